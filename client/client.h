@@ -1,0 +1,45 @@
+/*
+ * client/client.h - what the MCP server and the command line share: an environment that is reachable,
+ * and commands in it.
+ *
+ * Joins fs/ctl/ctl_client.h and runner/runner.h; neither knows the other. Reconnects and re-attaches
+ * by itself when the daemon was replaced or the mount is a fresh one.
+ * Threads: a struct client may be used by several threads; it keeps one connection per call under
+ * way and hands them out under its own lock.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "fs/ctl/ctl_client.h"
+#include "runner/runner.h"
+
+struct client;
+
+/* @o is copied. Nothing is started yet: a server must start instantly and without side effects. */
+int client_new(const struct ctl_env_opts *o, struct client **ret) MUST_USE;
+void client_free(struct client *c);
+const char *client_env(const struct client *c);
+
+/* A connection for a sequence of ctl_* calls; give it back. The first one starts the daemon. */
+int client_ctl_get(struct client *c, struct diag *diag, struct ctl **ret) MUST_USE;
+/* @broken: the connection failed in the middle and is not used again. */
+void client_ctl_put(struct client *c, struct ctl *ctl, bool broken);
+
+/* A directory that is bound into the tree whenever the daemon is (re)started; see ctl_bind. */
+int client_add_bind(struct client *c, const char *host, const char *mount, bool rw,
+		    struct diag *diag) MUST_USE;
+
+/* The mounted root for file tools, of the current generation; release with ctl_attach_release. */
+int client_attach(struct client *c, struct diag *diag, struct ctl_attach *ret) MUST_USE;
+
+/* A command in the environment: attach, lease, run_start. @spec's tree fields are filled in here;
+ * the rest is the caller's. The lease ends with client_run_free. */
+struct client_run;
+int client_run_start(struct client *c, struct run_spec *spec, const char *what, struct diag *diag,
+		     struct client_run **ret) MUST_USE;
+struct run *client_run_of(struct client_run *cr);
+void client_run_free(struct client_run *cr);
+
+/* Where rattan's other programs are: beside this executable (build tree) or in libexec. Owned by
+ * the caller. -ENOENT. */
+int client_find_program(const char *name, char **ret) MUST_USE;

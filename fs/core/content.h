@@ -1,0 +1,71 @@
+/*
+ * fs/core/content.h - the bytes of one regular file: dirty blocks in memory over chunks in the store
+ * over, possibly, a host file.
+ *
+ * Knows nothing of names, times or modes. One struct content belongs to one inode of one ovl.
+ * Threads: all calls may run at once; a content has its own rwlock, taken inside every call and
+ * never while another content's is held except by content_copy, which orders by address. It is a
+ * leaf below the core's locks: no call comes back into the core. Reading the store or the host
+ * happens without the exclusive lock.
+ * Errors: -EIO damaged chunk or changed host file; -ENOSPC; -EFBIG; -ENOMEM.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "store/record.h"
+#include "store/store.h"
+
+struct content;
+struct content_env; /* what contents of one ovl share: store, chunk cache, dirty-byte account */
+struct hostsrc;
+
+/* @view is lent and may be replaced after a commit with content_env_set_view. */
+int content_env_new(struct store *s, struct store_view *view, struct content_env **ret) MUST_USE;
+void content_env_free(struct content_env *e);
+void content_env_set_view(struct content_env *e, struct store_view *view);
+/* Bytes in dirty and in-flight blocks of all contents; lock-free. */
+size_t content_env_dirty(const struct content_env *e);
+
+/* From a record (content, size, origin). A file made new is content_open of a zeroed record. With an
+ * origin, @host (lent, outlives) opens the host file when it is needed; NULL otherwise. */
+int content_open(struct content_env *e, store_ino ino, const struct rec_inode *rec,
+		 struct hostsrc *host, struct content **ret) MUST_USE;
+/* Dirty blocks are dropped. Accepts NULL. */
+void content_close(struct content *c);
+
+uint64_t content_size(const struct content *c);   /* lock-free */
+uint64_t content_blocks(const struct content *c); /* st_blocks; lock-free */
+bool content_is_dirty(const struct content *c);   /* differs from what the last flush wrote */
+bool content_incomplete(const struct content *c); /* still needs its host file */
+
+ssize_t content_read(struct content *c, uint64_t off, void *buf, size_t n) MUST_USE;
+ssize_t content_write(struct content *c, uint64_t off, const void *buf, size_t n) MUST_USE;
+int content_truncate(struct content *c, uint64_t size) MUST_USE;
+int content_fallocate(struct content *c, int mode, uint64_t off, uint64_t len) MUST_USE;
+int64_t content_seek(struct content *c, int64_t off, int whence) MUST_USE;
+ssize_t content_copy(struct content *in, uint64_t off_in, struct content *out, uint64_t off_out,
+		     uint64_t n) MUST_USE;
+/* Bring in what still comes from the host file, so that it is not needed any more. */
+int content_complete(struct content *c) MUST_USE;
+
+/*
+ * Flushing, in three steps so that nobody waits for the disk:
+ * 1 content_snap_take: under the lock, takes references on dirty blocks and copies the shape. Later
+ *   writes copy a block that a snapshot holds.
+ * 2 content_snap_store: hashes, puts chunks (store_chunks_put), fills the content fields of @rec
+ *   (content, data, chunk, size, blocks, origin.valid) and adds extents to @b. No locks of the core.
+ *   May be called again with a new batch after -EAGAIN.
+ * 3 content_snap_done: @ok: what was flushed and not written since becomes clean; else stays dirty.
+ */
+struct content_snap;
+int content_snap_take(struct content *c, struct content_snap **ret) MUST_USE;
+int content_snap_store(struct content_snap *sn, struct store_batch *b,
+		       struct rec_inode *rec) MUST_USE;
+/* Put the chunks of many snapshots together (fewer, larger store transactions); optional, before
+ * content_snap_store, which then finds them there. */
+int content_snaps_put(struct store *s, struct content_snap **sn, size_t n) MUST_USE;
+void content_snap_done(struct content_snap *sn, bool ok);

@@ -1,0 +1,59 @@
+/*
+ * fs/core/diff.h - what differs between two layers, by path; and the canonical commit record.
+ *
+ * Cost follows what the layers between the two and their common ancestor wrote, never the tree.
+ * Works on the store alone: flush an open layer first.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "store/store.h"
+
+enum diff_kind {
+	DIFF_ADDED = 'A',
+	DIFF_MODIFIED = 'M', /* content, or mode, owner, xattrs, symlink target: see @what */
+	DIFF_DELETED = 'D',
+	DIFF_RENAMED = 'R',  /* same inode at another path (a directory: its subtree went along) */
+	DIFF_TYPE = 'T',     /* another file type at the same path */
+};
+
+enum diff_what {
+	DIFF_CONTENT = 1 << 0,
+	DIFF_MODE = 1 << 1,
+	DIFF_OWNER = 1 << 2,
+	DIFF_XATTRS = 1 << 3,
+	DIFF_TIMES = 1 << 4, /* mtime only, of files and symlinks: reported only with DIFF_ALL */
+};
+
+struct diff_entry {
+	enum diff_kind kind;
+	unsigned what;
+	const char *path;     /* absolute in the tree, lent; of the newer side (older for deleted) */
+	const char *old_path; /* renames; NULL otherwise */
+	uint32_t mode;        /* of the newer side (older for deleted) */
+	uint64_t size;
+	store_ino ino;
+	bool host_before;     /* the older side is a host file: it has no record in the store */
+};
+
+enum diff_flags {
+	DIFF_ALL = 1 << 0, /* report changes of times and of directories' own metadata too */
+};
+
+struct diff_counts {
+	uint64_t added, modified, deleted, renamed;
+};
+
+/* Entries sorted by path bytes. @fn may stop with nonzero, which is returned. Host directories behind
+ * the tree are consulted only for names that the layers touched. */
+int diff_layers(struct store *s, store_layer from, store_layer to, unsigned flags,
+		int (*fn)(void *arg, const struct diff_entry *e), void *arg) MUST_USE;
+
+/* The canonical record of a commit (docs/store-format.md): digest over parent id, message, label,
+ * time and the sorted changes from @from to @to with their metadata and content digests; and the
+ * counts for its commit record. */
+int diff_commit_id(struct store *s, const struct digest *parent, store_layer from, store_layer to,
+		   const char *message, const char *label, const struct timespec *time,
+		   struct digest *ret_id, struct diff_counts *ret_counts) MUST_USE;

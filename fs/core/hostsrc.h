@@ -1,0 +1,57 @@
+/*
+ * fs/core/hostsrc.h - a host directory read in place.
+ *
+ * A source is opened once as an O_PATH descriptor; everything below it is reached relative to that
+ * descriptor with openat2 RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS, so that
+ * neither the host's symlinks nor a race can lead out of it (openat2(2)). Mount points below are
+ * crossed (a project may hold one), but only device and inode pairs name files.
+ *
+ * Inode numbers: a host inode on the source's own device with a number below 2^40 gets
+ * STORE_HOST_INO | index << 40 | host inode, the same in every run; others are numbered by the core.
+ *
+ * Threads: all calls at once. Descriptors of opened files are cached (bounded, least recently used).
+ * Errors: of openat2(2), fstatat(2), pread(2); -ESTALE the file is not the one asked for any more.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "store/record.h"
+
+struct hostsrc;
+
+/* @flags: enum rec_origin_flags; @index: which source of the ovl this is (< 1024). */
+int hostsrc_open(const char *root, unsigned flags, unsigned index, struct hostsrc **ret) MUST_USE;
+void hostsrc_close(struct hostsrc *h);
+const char *hostsrc_root(const struct hostsrc *h);
+unsigned hostsrc_flags(const struct hostsrc *h);
+
+/* lstat of @rel ("" is the root). With REC_ORIGIN_PUBLIC: -ENOENT for what not everyone may read
+ * (files and directories without o+r, directories without o+x, and device nodes). */
+int hostsrc_stat(struct hostsrc *h, const char *rel, struct stat *ret) MUST_USE;
+/* 0: must be numbered by the core. */
+store_ino hostsrc_ino(const struct hostsrc *h, const struct stat *st);
+int hostsrc_readlink(struct hostsrc *h, const char *rel, char ret_target[static 4096]) MUST_USE;
+/* Every name but "." and ".."; DT_* in @type, DT_UNKNOWN resolved. */
+int hostsrc_list(struct hostsrc *h, const char *rel,
+		 int (*fn)(void *arg, const char *name, uint64_t ino, unsigned type),
+		 void *arg) MUST_USE;
+/* Identity of a file's content at some moment. */
+struct hostsrc_id {
+	uint64_t dev, ino, size;
+	struct timespec mtime;
+};
+void hostsrc_id_of(const struct stat *st, struct hostsrc_id *ret);
+/* pread of a regular file, through the descriptor cache. With @id, -ESTALE when the file has another
+ * identity now. @ret_id (may be NULL): the identity that was read. */
+ssize_t hostsrc_pread(struct hostsrc *h, const char *rel, const struct hostsrc_id *id,
+		      uint64_t off, void *buf, size_t n) MUST_USE;
+int64_t hostsrc_seek(struct hostsrc *h, const char *rel, int64_t off, int whence) MUST_USE;
+ssize_t hostsrc_getxattr(struct hostsrc *h, const char *rel, const char *name, void *value,
+			 size_t size) MUST_USE;
+ssize_t hostsrc_listxattr(struct hostsrc *h, const char *rel, char *list, size_t size) MUST_USE;

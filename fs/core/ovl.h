@@ -1,0 +1,189 @@
+/*
+ * fs/core/ovl.h - the copy-on-write file system: inode numbers, names and offsets in, results or
+ * negative errno out. Knows nothing of FUSE; the FUSE adapter, the tests and import/export are its
+ * front ends.
+ *
+ * A tree is the open layer's in-memory changes over the store's records at a layer, over host
+ * directories read in place where an inode has an origin (store/record.h). Changes are flushed in the
+ * background; ovl_fsync, ovl_flush and ovl_commit wait for the disk.
+ *
+ * Threads: every call may be made from any number of threads at once, except ovl_open/ovl_close.
+ * Lock order: docs/architecture.md. Callbacks (readdir, changes) run with locks held and must not
+ * call the core.
+ * Errors: what the same system call gives on a local file system (its man page), and -EACCES where
+ * the policy refuses; -ENOSPC when the store is full; -EBADMSG is mapped to -EIO for damaged content.
+ * Lifetimes of inodes: the caller counts lookups as FUSE does: every successful lookup, create,
+ * mknod, mkdir, symlink, link, tmpfile and accepted "plus" directory entry takes one reference on the
+ * inode; ovl_forget gives them back. An inode without links lives until its last reference goes.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "store/record.h"
+#include "store/store.h"
+
+struct ovl;
+
+enum ovl_open_flags {
+	OVL_RDONLY = 1 << 0, /* every change is -EROFS; @layer may be sealed */
+};
+
+/* How the kernel may have to be told about changes it did not make (a host file changed below).
+ * Called from a thread that serves nothing and holds no lock. NULL members are skipped. */
+struct ovl_notify {
+	void *arg;
+	void (*inval_inode)(void *arg, store_ino ino);
+	void (*inval_entry)(void *arg, store_ino parent, const char *name, size_t len);
+};
+
+struct ovl_opts {
+	struct store *store;      /* lent, outlives the ovl */
+	store_layer layer;        /* open and this process's own, or any with OVL_RDONLY */
+	unsigned flags;
+	/* Places below which changes are allowed, as absolute paths in the tree; NULL: everywhere.
+	 * Fixed for the life of the ovl. Copied. */
+	const char *const *writable; /* NULL-terminated */
+	struct ovl_notify notify;
+	unsigned flush_ms;        /* background flush; 0: 1000 */
+	size_t dirty_max;         /* bytes dirty before writers wait for a flush; 0: 256 MiB */
+};
+
+int ovl_open(const struct ovl_opts *opts, struct ovl **ret) MUST_USE;
+/* Flushes first unless read-only; the result is the flush's. The ovl is gone in every case. */
+int ovl_close(struct ovl *o);
+
+/* Who asks: the owner of what is created, already translated to stored ids. */
+struct ovl_cred {
+	uid_t uid;
+	gid_t gid;
+	mode_t umask; /* applied by the core, so that default ACLs work; 0 when already applied */
+};
+
+/* valid_ms: how long the answer may be cached; OVL_FOREVER unless a host directory stands behind. */
+#define OVL_FOREVER UINT32_MAX
+struct ovl_attr {
+	struct stat st;        /* stored owner ids; st_ino set; st_dev 0; st_blksize STORE_BLOCK */
+	struct timespec btime;
+	uint32_t valid_ms;
+};
+struct ovl_entry {
+	store_ino ino; /* 0 only in ovl_lookup's negative answer */
+	struct ovl_attr attr;
+	uint32_t valid_ms; /* of the name */
+};
+
+/* ---- names ---- */
+
+/* 0 with ret->ino == 0 and valid_ms set: no such name (no reference taken). */
+int ovl_lookup(struct ovl *o, store_ino parent, const char *name, struct ovl_entry *ret) MUST_USE;
+void ovl_forget(struct ovl *o, store_ino ino, uint64_t n);
+int ovl_mknod(struct ovl *o, store_ino parent, const char *name, mode_t mode, dev_t rdev,
+	      const struct ovl_cred *cred, struct ovl_entry *ret) MUST_USE;
+int ovl_mkdir(struct ovl *o, store_ino parent, const char *name, mode_t mode,
+	      const struct ovl_cred *cred, struct ovl_entry *ret) MUST_USE;
+int ovl_symlink(struct ovl *o, store_ino parent, const char *name, const char *target,
+		const struct ovl_cred *cred, struct ovl_entry *ret) MUST_USE;
+int ovl_link(struct ovl *o, store_ino ino, store_ino parent, const char *name,
+	     struct ovl_entry *ret) MUST_USE;
+int ovl_tmpfile(struct ovl *o, store_ino parent, mode_t mode, const struct ovl_cred *cred,
+		struct ovl_entry *ret) MUST_USE;
+int ovl_unlink(struct ovl *o, store_ino parent, const char *name) MUST_USE;
+int ovl_rmdir(struct ovl *o, store_ino parent, const char *name) MUST_USE;
+/* @flags: RENAME_NOREPLACE, RENAME_EXCHANGE (renameat2(2)); RENAME_WHITEOUT is -EINVAL. */
+int ovl_rename(struct ovl *o, store_ino parent, const char *name, store_ino newparent,
+	       const char *newname, unsigned flags) MUST_USE;
+/* NUL-terminated, at most PATH_MAX with it. */
+int ovl_readlink(struct ovl *o, store_ino ino, char ret_target[static 4096]) MUST_USE;
+
+/* Entries of @dir after @cookie (0: from the start, "." and ".." included). @fn gets the cookie of
+ * the entry, to be given back to continue after it, and returns nonzero to stop before this entry.
+ * With @plus, @e is complete and an accepted entry has taken a reference ("." and ".." never); else
+ * only e->ino and the type in e->attr.st.st_mode are set. Cookies are stable while the directory is
+ * referenced: an entry that stays is given once, whatever comes and goes around it. */
+int ovl_readdir(struct ovl *o, store_ino dir, uint64_t cookie, bool plus,
+		int (*fn)(void *arg, const char *name, uint64_t cookie, const struct ovl_entry *e),
+		void *arg) MUST_USE;
+
+/* ---- attributes ---- */
+
+int ovl_getattr(struct ovl *o, store_ino ino, struct ovl_attr *ret) MUST_USE;
+
+enum ovl_set {
+	OVL_SET_MODE = 1 << 0,
+	OVL_SET_UID = 1 << 1,
+	OVL_SET_GID = 1 << 2,
+	OVL_SET_SIZE = 1 << 3,
+	OVL_SET_ATIME = 1 << 4,
+	OVL_SET_MTIME = 1 << 5,
+	OVL_SET_ATIME_NOW = 1 << 6,
+	OVL_SET_MTIME_NOW = 1 << 7,
+	OVL_SET_CTIME = 1 << 8,
+	OVL_SET_KILLPRIV = 1 << 9, /* drop set-id bits and security.capability (FUSE KILLPRIV_V2) */
+};
+int ovl_setattr(struct ovl *o, store_ino ino, const struct stat *st, unsigned set,
+		struct ovl_attr *ret) MUST_USE;
+int ovl_statfs(struct ovl *o, struct statvfs *ret) MUST_USE;
+
+/* Size query with size == 0, as getxattr(2). @flags XATTR_CREATE, XATTR_REPLACE. ACLs arrive as
+ * system.posix_acl_*: kept, and mirrored in the mode; a default ACL is inherited by what is created. */
+ssize_t ovl_getxattr(struct ovl *o, store_ino ino, const char *name, void *value,
+		     size_t size) MUST_USE;
+ssize_t ovl_listxattr(struct ovl *o, store_ino ino, char *list, size_t size) MUST_USE;
+int ovl_setxattr(struct ovl *o, store_ino ino, const char *name, const void *value, size_t size,
+		 int flags) MUST_USE;
+int ovl_removexattr(struct ovl *o, store_ino ino, const char *name) MUST_USE;
+
+/* ---- content of regular files ---- */
+
+ssize_t ovl_read(struct ovl *o, store_ino ino, uint64_t off, void *buf, size_t n) MUST_USE;
+/* @killpriv: drop set-id bits and security.capability. */
+ssize_t ovl_write(struct ovl *o, store_ino ino, uint64_t off, const void *buf, size_t n,
+		  bool killpriv) MUST_USE;
+/* @mode: FALLOC_FL_* (fallocate(2)): 0, KEEP_SIZE, PUNCH_HOLE|KEEP_SIZE, ZERO_RANGE[|KEEP_SIZE]. */
+int ovl_fallocate(struct ovl *o, store_ino ino, int mode, uint64_t off, uint64_t len) MUST_USE;
+/* SEEK_DATA or SEEK_HOLE. */
+int64_t ovl_lseek(struct ovl *o, store_ino ino, int64_t off, int whence) MUST_USE;
+/* Shares whole aligned blocks, copies the edges. The count is short only at end of file. */
+ssize_t ovl_copy_range(struct ovl *o, store_ino in, uint64_t off_in, store_ino out,
+		       uint64_t off_out, uint64_t n) MUST_USE;
+int ovl_fsync(struct ovl *o, store_ino ino, bool datasync) MUST_USE;
+
+/* ---- the whole tree ---- */
+
+/* All that is dirty, durably. */
+int ovl_flush(struct ovl *o) MUST_USE;
+
+/* With all changes held off: complete partly copied host files, flush, call @seal (which seals the
+ * layer in the store and gives its new open child), continue on the child. The time changes are held
+ * off is that of the flush. @seal's error is returned and the ovl stays on its layer. */
+int ovl_commit(struct ovl *o, int (*seal)(void *arg, store_layer *ret_open), void *arg) MUST_USE;
+
+/* Inodes that shared mappings may have dirtied in the kernel: looked up, and written at some time.
+ * The caller makes the kernel push them (notify_inval_inode) before a commit. */
+int ovl_maybe_mapped(struct ovl *o, int (*fn)(void *arg, store_ino ino), void *arg) MUST_USE;
+
+struct ovl_counts {
+	uint64_t inodes_dirty;  /* not yet flushed */
+	uint64_t bytes_dirty;
+	uint64_t changes;       /* mutations since open: a token for ovl_changes() */
+	bool layer_changed;     /* anything in the open layer, flushed or not */
+};
+void ovl_counts(struct ovl *o, struct ovl_counts *ret);
+/* Paths changed after the token, without duplicates, in no order; -ESTALE when the token is too old
+ * for what is remembered (bounded). @fn: the path is absolute, @what one of 'c' created or written,
+ * 'd' deleted. */
+int ovl_changes(struct ovl *o, uint64_t since, int (*fn)(void *arg, const char *path, char what),
+		void *arg) MUST_USE;
+
+/* The absolute path of an inode, for messages and lists. */
+int ovl_path(struct ovl *o, store_ino ino, struct buf *out) MUST_USE;
+/* Walk a path from the root without following a last symlink; takes a reference on the result.
+ * Symlinks on the way are followed inside the tree. For clients that have no mount. */
+int ovl_walk(struct ovl *o, const char *path, struct ovl_entry *ret) MUST_USE;

@@ -1,0 +1,46 @@
+/*
+ * fs/fuse/session.h - serves one mount from one ovl: libfuse's low-level API behind our own loop.
+ *
+ * Threads: session_start makes the workers; the other calls may come from any thread that is not a
+ * worker. One reply per request; no answer depends on another request (docs/architecture.md).
+ * Owner ids: with ids.squash every inode is shown as owned by (show_uid, show_gid), and what the
+ * kernel says about these two means the stored (store_uid, store_gid): a single-id namespace cannot
+ * show others, and inodes with unmapped ids would refuse writes. Without it ids are shown as stored.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "fs/core/ovl.h"
+
+struct session;
+
+struct session_ids {
+	bool squash;
+	uid_t show_uid, store_uid;
+	gid_t show_gid, store_gid;
+};
+
+struct session_opts {
+	int fuse_fd;      /* from mount_fuse; owned by the session from here on, also on failure */
+	/* Opened by the caller with notify = session_notify() of a session made by session_new. */
+	struct ovl *ovl;  /* lent; closed by the caller after session_stop */
+	struct session_ids ids;
+	bool rdonly;
+	bool writeback;   /* kernel write-back cache; off: docs/performance.md */
+	int workers;      /* 0: default */
+	int spin_us;      /* -1: measured (default 50 us at most); 0: never */
+};
+
+/* Two steps, because the ovl needs the session for its notifications. */
+int session_new(struct session **ret) MUST_USE;
+struct ovl_notify session_notify(struct session *se);
+int session_start(struct session *se, const struct session_opts *o) MUST_USE;
+/* Ends the workers; requests that the kernel still has get ENOTCONN. Frees the session. */
+void session_stop(struct session *se);
+/* The kernel closed the connection (unmounted or aborted): readable when so. Owned by the session. */
+int session_ended_fd(struct session *se);
+/* Make the kernel write back what shared mappings dirtied (ovl_maybe_mapped); returns when it did. */
+int session_push_dirty(struct session *se) MUST_USE;

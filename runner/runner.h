@@ -1,0 +1,102 @@
+/*
+ * runner/runner.h - run one command in a sandbox: bwrap on a mounted tree, stage3 inside, captured
+ * output, deadline, and a result. Takes descriptors and paths; knows nothing of the store or the fs.
+ *
+ * No command runs with less confinement than was asked for (R1): every failure before exec is a
+ * result of its own (RUN_NOT_STARTED with the step), never the command's output or exit code.
+ * When a run ends - by itself, by deadline, run_kill or this process's death - none of its
+ * processes is left (R4): PID namespace, die-with-parent, and a cgroup where there is one.
+ *
+ * Threads: a struct run may be waited for by one thread while others call run_kill, run_output,
+ * run_input. Children never inherit descriptors beyond those on the list (R3).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/resource.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+struct run;
+
+struct run_limits {
+	/* 0: the default of run_limits_default(); UINT64_MAX: none */
+	uint64_t cpu_s, memory, processes, open_files, file_size, output;
+};
+void run_limits_default(struct run_limits *l);
+
+enum run_stderr { RUN_STDERR_SEPARATE, RUN_STDERR_MERGED };
+
+struct run_spec {
+	/* the tree (ctl_attach): lent */
+	int userns_fd, mntns_fd;  /* -1 both: the tree is mounted in our own namespace */
+	const char *root;
+	const char *writable;     /* newline-separated places for Landlock; as struct ctl_attach */
+
+	/* the command: exactly one of the two */
+	const char *shell;        /* text for bash -c (sh where there is no bash) */
+	const char *const *argv;
+
+	const char *cwd;          /* absolute in the tree; NULL: /workspace */
+	const char *const *env;   /* "NAME=value" on top of the clean default; NULL: none */
+	const char *hostname;     /* NULL: "rattan" */
+	unsigned uid, gid;        /* inside; 1000 for agents */
+	const char *stage3;       /* path of rattan-stage3; NULL: beside this program, else libexec */
+	const char *promises;     /* space-separated; NULL: the default set */
+	struct run_limits limits;
+	uint64_t timeout_ms;      /* 0: none */
+	bool no_exec_workspace;   /* Landlock: no execution from the writable places */
+
+	/* standard streams. stdin_fd -1 with stdin_data NULL: /dev/null. Lent. */
+	int stdin_fd;
+	const void *stdin_data;
+	size_t stdin_len;
+	bool keep_input;          /* stdin stays open for run_input() */
+	enum run_stderr stderr_mode;
+	bool passthrough;         /* the caller's own stdout/stderr (fds 1 and 2) instead of capture */
+	size_t head_max, tail_max; /* captured bytes kept in memory per stream; 0: 256 KiB each */
+	int spill_fd[2];          /* stdout, stderr: everything is also written here; -1: nowhere. Lent,
+				     must stay open until run_free. Writing stops at limits.output. */
+};
+void run_spec_init(struct run_spec *s);
+
+/* Validates, starts; returns when bwrap was started, not when the command runs.
+ * -EINVAL bad spec; -ENOENT no bwrap or stage3 (sentence in @diag). */
+int run_start(const struct run_spec *s, struct diag *diag, struct run **ret) MUST_USE;
+/* A pidfd of the outermost process, for a lease; owned by the run. */
+int run_pidfd(const struct run *r);
+
+enum run_state {
+	RUN_RUNNING,
+	RUN_EXITED,      /* code */
+	RUN_SIGNALED,    /* signal: the command died of it */
+	RUN_NOT_STARTED, /* step and error: the sandbox could not be built; exit code 125 */
+};
+struct run_result {
+	enum run_state state;
+	int code;           /* as a shell's: 126, 127, 128+N; 125 when not started */
+	int signal;
+	bool timed_out, killed;
+	char step[32];      /* RUN_NOT_STARTED: which step of bwrap or stage3 */
+	char error[256];    /* ... and why, for a person */
+	double wall_s, user_s, sys_s;
+	uint64_t max_rss;   /* bytes */
+	uint64_t out_bytes[2]; /* all that was written, stdout and stderr (merged: all in 0) */
+	bool out_limited;   /* the output limit was hit; the rest was discarded (M3) */
+	char enforced[512]; /* comma-separated: "userns,pidns,netns,no_new_privs,landlock:7,seccomp,rlimits,cgroup" */
+};
+
+/* Wait up to @timeout_ms (UINT64_MAX: for ever). 1: ended, *ret filled; 0: still running. */
+int run_wait(struct run *r, uint64_t timeout_ms, struct run_result *ret) MUST_USE;
+/* SIGTERM to the command's processes, SIGKILL after @grace_ms; returns at once. */
+int run_kill(struct run *r, unsigned grace_ms);
+/* What is kept of a stream: the head, and after a gap the tail. *ret_skipped: bytes between them. */
+int run_output(struct run *r, int stream, struct buf *head, struct buf *tail,
+	       uint64_t *ret_skipped) MUST_USE;
+/* Bytes for the command's stdin; n == 0 closes it. -EPIPE when it is closed. */
+int run_input(struct run *r, const void *p, size_t n) MUST_USE;
+/* Kills what still runs and frees. Accepts NULL. */
+void run_free(struct run *r);

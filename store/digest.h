@@ -1,0 +1,21 @@
+/*
+ * store/digest.h - content digests: SHA-256 by OpenSSL (docs/decisions/ says why).
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define DIGEST_LEN 32
+
+struct digest {
+	uint8_t b[DIGEST_LEN];
+};
+
+int digest_of(const void *p, size_t n, struct digest *ret) MUST_USE;
+/* 64 lower-case hex digits and NUL. */
+void digest_hex(const struct digest *d, char out[static DIGEST_LEN * 2 + 1]);
+/* -EINVAL unless exactly 64 hex digits. */
+int digest_parse(const char *hex, struct digest *ret) MUST_USE;

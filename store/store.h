@@ -1,0 +1,237 @@
+/*
+ * store/store.h - versioned trees and content-addressed chunks in one data directory.
+ *
+ * A tree is seen at a layer. Every record carries the layer that wrote it; a reader at layer L takes
+ * the newest version whose layer is L or an ancestor of L. Sealing and moving are constant-time
+ * record writes: nothing is copied, walked or merged.
+ *
+ * Threads: a struct store and a struct store_view may be used by any number of threads at once. A
+ * struct store_batch belongs to one thread. No call leaves an LMDB transaction open, so nothing
+ * returned lives in the map: all results are the caller's copies.
+ * Processes: any number of processes of one PID namespace may open one data directory; a second PID
+ * namespace is refused at open (lmdb.h, Caveats: reader slots and robust mutexes go by pid). Open
+ * after the last fork; a child that only execs is fine.
+ * Durability: what store_batch_commit, store_env_seal and store_env_move returned 0 for is on disk,
+ * in that order, chunks before the records that name them (S2).
+ * Errors (beyond base/err.h): -ENOSPC disk or map full, nothing was written; -EBADMSG bytes do not
+ * match their digest or format; -EAGAIN see store_batch_commit.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "store/digest.h"
+#include "store/record.h"
+
+struct store;
+struct store_view;
+struct store_batch;
+
+enum store_open_flags {
+	STORE_CREATE = 1 << 0, /* make the directory and an empty store if there is none */
+	STORE_RDONLY = 1 << 1, /* no writes; still needs a writable lock file */
+};
+
+/* -ENOENT no store there; -EPROTONOSUPPORT made by another version; -ENOTEMPTY the directory holds
+ * something else (a foreign directory is never written to); -EXDEV in use from another PID
+ * namespace; each with a sentence in @diag. */
+int store_open(const char *dir, unsigned flags, struct diag *diag, struct store **ret) MUST_USE;
+void store_close(struct store *s);
+static inline void cleanup_storep(struct store **s)
+{
+	store_close(*s);
+}
+#define cleanup_store __attribute__((cleanup(cleanup_storep)))
+
+/* Numbers [*ret_first, *ret_first + n) that no one else gets, now or after any crash. */
+int store_reserve_inos(struct store *s, uint64_t n, store_ino *ret_first) MUST_USE;
+
+/* ---- reading a tree ---- */
+
+/* @layer may be open: the view then sees what has been committed to it so far, call by call. */
+int store_view_open(struct store *s, store_layer layer, struct store_view **ret) MUST_USE;
+void store_view_close(struct store_view *v);
+store_layer store_view_layer(const struct store_view *v);
+/* Is @layer the view's own layer or one of its ancestors? */
+bool store_view_sees(const struct store_view *v, store_layer layer);
+
+int store_view_inode(struct store_view *v, store_ino ino, struct rec_inode *ret) MUST_USE;
+/* -ENOENT: no version in sight. A tombstone is 0 with ret->ino == 0: the core must tell "removed"
+ * from "never named here", because a host directory may stand behind. */
+int store_view_name(struct store_view *v, store_ino parent, const char *name, size_t len,
+		    struct rec_name *ret) MUST_USE;
+/* Every name of @parent in sight, tombstones included, in byte order. @fn may return nonzero to
+ * stop, which is then the result. @fn must not call the store. */
+int store_view_names(struct store_view *v, store_ino parent,
+		     int (*fn)(void *arg, const char *name, size_t len, const struct rec_name *n),
+		     void *arg) MUST_USE;
+
+/* One block of a REC_EXTENTS file. */
+struct store_extent {
+	uint64_t block;
+	uint32_t len;  /* bytes kept (<= STORE_BLOCK); the rest of the block is zero; 0: a hole */
+	struct digest chunk;
+};
+/* -ENOENT: no extent recorded for @block. */
+int store_view_extent(struct store_view *v, store_ino ino, uint64_t block,
+		      struct store_extent *ret) MUST_USE;
+/* The recorded extents with block >= @first, in order; @fn as above. */
+int store_view_extents(struct store_view *v, store_ino ino, uint64_t first,
+		       int (*fn)(void *arg, const struct store_extent *e), void *arg) MUST_USE;
+
+/* Big xattr values. -ENOENT also for a tombstone. */
+int store_view_xattr(struct store_view *v, store_ino ino, const char *name,
+		     struct buf *out) MUST_USE;
+int store_view_xattrs(struct store_view *v, store_ino ino,
+		      int (*fn)(void *arg, const char *name, size_t value_len), void *arg) MUST_USE;
+/* The places of an inode with several links (see rec_inode.parent). */
+int store_view_links(struct store_view *v, store_ino ino,
+		     int (*fn)(void *arg, store_ino parent, const char *name, size_t len),
+		     void *arg) MUST_USE;
+
+/* ---- chunks ---- */
+
+struct store_chunk {
+	const void *data;
+	size_t len; /* 1..STORE_BLOCK */
+	struct digest digest; /* set by store_chunks_put */
+};
+/* Hash, and keep what is not there yet; durable when it returns. Equal content is kept once (S3). */
+int store_chunks_put(struct store *s, struct store_chunk *chunks, size_t n) MUST_USE;
+/* The bytes of a chunk into @buf (cap >= STORE_BLOCK); verified against the digest (S4). Returns the
+ * length; -ENOENT; -EBADMSG damaged. */
+ssize_t store_chunk_get(struct store *s, const struct digest *d, void *buf, size_t cap) MUST_USE;
+
+/* ---- writing to an open layer ---- */
+
+int store_batch_begin(struct store *s, store_layer layer, struct store_batch **ret) MUST_USE;
+/* The puts copy what they are given. -ENOMEM aborts nothing; the caller frees the batch. */
+int store_batch_inode(struct store_batch *b, store_ino ino, const struct rec_inode *r) MUST_USE;
+/* @n->ino 0 writes a tombstone. */
+int store_batch_name(struct store_batch *b, store_ino parent, const char *name, size_t len,
+		     const struct rec_name *n) MUST_USE;
+int store_batch_extent(struct store_batch *b, store_ino ino, const struct store_extent *e) MUST_USE;
+/* Forget this layer's and hide older layers' extents with block >= @first (a truncation): writes
+ * hole records only where an older extent is in sight. */
+int store_batch_extents_cut(struct store_batch *b, store_ino ino, uint64_t first) MUST_USE;
+/* @value NULL writes a tombstone. */
+int store_batch_xattr(struct store_batch *b, store_ino ino, const char *name, const void *value,
+		      size_t len) MUST_USE;
+int store_batch_link(struct store_batch *b, store_ino ino, store_ino parent, const char *name,
+		     size_t len, bool present) MUST_USE;
+/* An inode of this layer that lost its last link before it was ever sealed: its records in this
+ * layer are dropped (older layers' versions stay for their readers). */
+int store_batch_inode_gone(struct store_batch *b, store_ino ino) MUST_USE;
+/* Everything or nothing, durable, with the journal of what the layer wrote. -ESTALE: the layer is
+ * sealed (S1). -EAGAIN: a chunk that a record names is not there (collected meanwhile): put the
+ * chunks again and retry with a new batch. The batch is consumed in every case. */
+int store_batch_commit(struct store_batch *b) MUST_USE;
+void store_batch_abort(struct store_batch *b);
+
+/* ---- layers and their journal ---- */
+
+enum store_layer_state { STORE_LAYER_OPEN = 1, STORE_LAYER_SEALED = 2 };
+
+struct store_layer_info {
+	store_layer layer, parent;
+	enum store_layer_state state;
+	struct timespec created;
+	uint64_t records; /* records written by this layer; 0: nothing changed in it */
+	uint64_t bytes;   /* chunk bytes that were new to the store with it */
+};
+int store_layer_get(struct store *s, store_layer layer, struct store_layer_info *ret) MUST_USE;
+/* A fresh open layer that belongs to no environment (import, bases); @parent 0: an empty tree. */
+int store_layer_new(struct store *s, store_layer parent, store_layer *ret) MUST_USE;
+int store_layer_seal(struct store *s, store_layer layer) MUST_USE;
+/* The nearest common ancestor; 0 when there is none. */
+int store_layer_common(struct store *s, store_layer a, store_layer b, store_layer *ret) MUST_USE;
+
+enum store_key_kind { STORE_KEY_INODE = 1, STORE_KEY_NAME, STORE_KEY_EXTENT, STORE_KEY_XATTR,
+		      STORE_KEY_LINK };
+/* What a layer wrote, each key once, in no particular order. @name only for NAME, XATTR, LINK;
+ * @ino is the parent for NAME; @block only for EXTENT. */
+int store_layer_journal(struct store *s, store_layer layer,
+			int (*fn)(void *arg, enum store_key_kind kind, store_ino ino,
+				  const char *name, size_t len, uint64_t block),
+			void *arg) MUST_USE;
+
+/* ---- commits ---- */
+
+enum store_commit_kind {
+	STORE_COMMIT = 1, /* asked for by somebody */
+	STORE_AUTO = 2,   /* taken by itself: a checkpoint, or what a rollback left behind (M4) */
+};
+
+struct store_commit {
+	struct digest id;
+	struct digest parent; /* all zero: none */
+	store_layer layer;
+	enum store_commit_kind kind;
+	struct timespec time;
+	uint64_t added, modified, deleted; /* paths */
+	char env[65];
+	char label[128];
+	char *message; /* owned by the struct; NULL or NUL-terminated */
+};
+void store_commit_release(struct store_commit *c);
+int store_commit_get(struct store *s, const struct digest *id, struct store_commit *ret) MUST_USE;
+int store_commit_of_layer(struct store *s, store_layer layer, struct store_commit *ret) MUST_USE;
+/* Newest first; @env NULL: of all. The commit is lent to @fn. */
+int store_commits(struct store *s, const char *env,
+		  int (*fn)(void *arg, const struct store_commit *c), void *arg) MUST_USE;
+
+/* ---- environments ---- */
+
+struct store_env {
+	char name[65];
+	store_layer base; /* where it began */
+	store_layer head; /* sealed parent of the open layer */
+	store_layer open; /* the only layer that may be written to for this environment */
+	struct timespec created;
+	char base_name[65];
+};
+/* 1..64 of [A-Za-z0-9._-], not starting with a dot or dash. */
+bool store_env_name_valid(const char *name);
+int store_env_create(struct store *s, const char *name, store_layer base, const char *base_name,
+		     struct store_env *ret) MUST_USE;
+int store_env_get(struct store *s, const char *name, struct store_env *ret) MUST_USE;
+int store_env_list(struct store *s, int (*fn)(void *arg, const struct store_env *e),
+		   void *arg) MUST_USE;
+/* The record and its refs; commits stay reachable by id until collected. */
+int store_env_remove(struct store *s, const char *name) MUST_USE;
+
+/* Seal the open layer as @c (id, kind, time, label, message, counts are the caller's; parent, layer
+ * and env are filled in) and open a child of it: one transaction, constant time. -ESTALE: @env is
+ * not what is stored. On success @env is the new state. */
+int store_env_seal(struct store *s, struct store_env *env, struct store_commit *c) MUST_USE;
+/* Point the environment at the sealed layer @target and open a child of it. The old open layer must
+ * have been sealed by the caller if it holds anything; empty, it is dropped. @op ("rollback",
+ * "reset", "undo") is logged with where it came from, for store_env_last_move(). */
+int store_env_move(struct store *s, struct store_env *env, store_layer target,
+		   const char *op) MUST_USE;
+/* The newest logged move that is not undone: where the environment stood before it. Moving with op
+ * "undo" marks it undone. -ENOENT: nothing to undo. */
+int store_env_last_move(struct store *s, const char *env, char ret_op[static 32],
+			store_layer *ret_from) MUST_USE;
+
+/* ---- refs ("base/host", "tag/NAME") ---- */
+
+int store_ref_set(struct store *s, const char *name, store_layer layer) MUST_USE;
+int store_ref_get(struct store *s, const char *name, store_layer *ret) MUST_USE;
+int store_ref_del(struct store *s, const char *name) MUST_USE;
+int store_refs(struct store *s, int (*fn)(void *arg, const char *name, store_layer layer),
+	       void *arg) MUST_USE;
+
+/* A revision as a person writes it: "head", "base", a commit id or a prefix of it (>= 4 digits), a
+ * tag, each with "~N" for the N-th parent. @env may be NULL (then head and base are -EINVAL).
+ * -ENOENT unknown; -EEXIST ambiguous prefix; a sentence in @diag either way. */
+int store_resolve(struct store *s, const char *env, const char *rev, struct diag *diag,
+		  store_layer *ret) MUST_USE;
+
+struct store_stats {
+	uint64_t commits, layers, chunks, chunk_bytes, chunk_file_bytes, meta_file_bytes, disk_free;
+};
+int store_stats(struct store *s, struct store_stats *ret) MUST_USE;
