@@ -1,0 +1,76 @@
+/*
+ * mcp/tool.h - one tool: its entry in the table, what its handler gets, and how it answers.
+ *
+ * A tool is one `const struct mcp_tool` in mcp/tool_<what>.c, listed in mcp/tools.c. Nothing else
+ * names it: the list, the schema and the dispatch come from the entry.
+ * Threads: handlers run on worker threads, several at once; everything they share is in struct
+ * mcp_session, whose parts have their own locks. A handler checks tool_cancelled() while it waits.
+ * Errors: a handler returns 0 when it has answered (also with tool_error: something the model can
+ * mend), or negative errno for a fault of ours, which is answered for it.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "client/client.h"
+
+struct mcp_session; /* mcp/session.h: settings, clients by environment, jobs, limits */
+struct tool_call;   /* the request this handler answers */
+
+struct tool_result {
+	struct buf text;     /* the text content; bounded by the server (1 MiB) */
+	bool is_error;
+	cJSON *meta;         /* goes to _meta["dev.rattan/result"]; owned, may be NULL */
+	cJSON *structured;   /* structuredContent, only for tools whose entry allows it; owned */
+};
+
+enum mcp_tool_flags {
+	TOOL_READ_ONLY = 1 << 0,
+	TOOL_DESTRUCTIVE = 1 << 1,
+	TOOL_IDEMPOTENT = 1 << 2,
+	TOOL_OPEN_WORLD = 1 << 3,
+	TOOL_PREFIXED = 1 << 4,    /* wire name is prefix + name ("rattan_" by default) */
+	TOOL_STRUCTURED = 1 << 5,
+};
+
+struct mcp_tool {
+	const char *name;         /* without prefix when TOOL_PREFIXED */
+	const char *title;
+	const char *description;
+	const char *input_schema; /* JSON text of an object schema, without $schema */
+	unsigned flags;
+	int (*run)(struct tool_call *call, const cJSON *args, struct tool_result *out);
+};
+
+/* ---- for handlers ---- */
+
+struct mcp_session *tool_session(struct tool_call *call);
+/* The environment that @args names ("environment"), or the server's; lent. Answers with an error
+ * text and returns NULL when there is no such environment name. */
+struct client *tool_client(struct tool_call *call, const cJSON *args, struct tool_result *out);
+bool tool_cancelled(struct tool_call *call);
+/* Readable when the call was cancelled or the server is ending; for poll(). */
+int tool_cancel_fd(struct tool_call *call);
+/* A progress notification, if the client asked for them; rate-limited by the server. */
+void tool_progress(struct tool_call *call, double done, double total, const char *message);
+
+/* The whole answer becomes "error: <text>" with isError; text says what to do next. Returns 0. */
+int tool_error(struct tool_result *out, const char *fmt, ...) PRINTF(2, 3);
+
+/* ---- arguments: strict types, accepted aliases, one sentence on errors ---- */
+
+/* The first present of @names (NULL-terminated list of the name and its aliases); JSON null counts as
+ * absent. 1 present and *ret set, 0 absent, -EINVAL after tool_error. Strings are lent. */
+int arg_str(const cJSON *args, const char *const *names, struct tool_result *out,
+	    const char **ret) MUST_USE;
+/* Integers also as whole doubles and as decimal strings, since models send both. */
+int arg_int(const cJSON *args, const char *const *names, int64_t min, int64_t max,
+	    struct tool_result *out, int64_t *ret) MUST_USE;
+int arg_bool(const cJSON *args, const char *const *names, struct tool_result *out,
+	     bool *ret) MUST_USE;
+#define ARG(...) ((const char *const[]){__VA_ARGS__, NULL})
