@@ -2,9 +2,10 @@
  * base/mp.h - msgpack through msgpack-c: canonical writing, bounded reading.
  *
  * Writing appends to a struct buf (its limit and errors apply) and always uses the shortest form, so
- * equal values are equal bytes. Reading parses one whole object and rejects trailing bytes, more
- * than MP_MAX_DEPTH levels and more than MP_MAX_BYTES with -EBADMSG; strings and bins point into the
- * caller's bytes, which must outlive the document.
+ * equal values are equal bytes; a failed write leaves the buffer as it was. Reading parses one whole
+ * object and rejects trailing bytes, extension types, more than MP_MAX_DEPTH levels of containers,
+ * more than MP_MAX_ITEMS objects and more than MP_MAX_BYTES with -EBADMSG; strings and bins point
+ * into the caller's bytes, which must outlive the document.
  */
 #pragma once
 
@@ -19,6 +20,7 @@
 
 #define MP_MAX_DEPTH 16
 #define MP_MAX_BYTES (16u << 20)
+#define MP_MAX_ITEMS (2u << 20)
 
 int mp_put_nil(struct buf *b) MUST_USE;
 int mp_put_bool(struct buf *b, bool v) MUST_USE;
