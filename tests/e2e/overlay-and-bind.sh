@@ -1,0 +1,52 @@
+#!/bin/bash
+# --overlay-cwd shows a project copy-on-write; --bind-cwd writes through; the host stays as it was but for the bind.
+# timeout: 120
+. "$RATTAN_SRC/tests/e2e/lib.sh"
+
+mkdir -p p/src p/.git && cd p
+echo 'int main(void) { return 3; }' > src/m.c
+echo keep > keep
+ln -s src/m.c link
+head -c 3000000 /dev/urandom > big
+before=$(listing . && sums .)
+
+# Copy-on-write.
+same "$(rt run --overlay-cwd -- cat keep)" keep "a host file in the overlay"
+must rt run --overlay-cwd -- sh -c 'gcc -o prog link -x none 2>/dev/null || gcc -o prog src/m.c; rm keep; echo more >> src/m.c; printf X | dd of=big bs=1 seek=1500000 conv=notrunc status=none; mv src lib; mkdir src; echo new > src/n'
+same "$(rt run --overlay-cwd -- sh -c './prog; echo $?; cat src/n; ls; wc -c < big')" "3
+new
+big
+lib
+link
+prog
+src
+3000000" "the changed overlay"
+same "$(listing . && sums .)" "$before" "the host after copy-on-write changes"
+says '^D +/workspace/keep' 0 rt diff --name-status
+says '^R +/workspace/src' 0 rt diff --name-status
+must rt commit -m changed
+echo changed-on-host > late
+sleep 1.2
+same "$(rt run --overlay-cwd -- cat late)" changed-on-host "a file that appeared on the host"
+must rt rollback base
+same "$(rt run --overlay-cwd -- cat keep)" keep "after the rollback"
+must rt rollback head~0
+rm late
+
+# The bytes of a changed host file do not depend on the host afterwards.
+must rt run --overlay-cwd -e part -- sh -c 'printf Y | dd of=big bs=1 seek=10 conv=notrunc status=none'
+must rt commit -e part -m part
+want=$({ head -c 10 big; printf Y; tail -c +12 big; } | sha256sum)
+head -c 3000000 /dev/zero > big
+same "$(rt run --overlay-cwd -e part -- sha256sum < /dev/null big | cut -d' ' -f1)" "${want%% *}" "a committed file after the host changed"
+
+# Bind: the host changes at once.
+must rt run --bind-cwd -e b -- sh -c 'echo through > written; rm keep'
+same "$(cat written)" through "a file written through the bind"
+[ ! -e keep ] || fail "a removal did not go through the bind"
+
+# What may not be bound.
+code 2 rt run --bind "/=/workspace" -e c -- true
+code 2 rt run --bind "/etc=/workspace" -e c -- true
+code 2 rt run --bind "$HOME=/workspace" -e c -- true
+exit 0

@@ -1,0 +1,240 @@
+#!/usr/bin/python3
+"""Runs all tests of rattan and prints one line each, then 'N passed, N failed, N skipped'.
+
+Unit tests are meson's (one build plain with warnings as errors, one with ASan+UBSan, one with TSan).
+Everything under tests/e2e and tests/mcp that is executable and named *.sh, *.py or *.mjs is a test and
+registers nowhere: exit 0 passes, 77 skips (the last line says why), everything else fails. Header comments
+"# timeout: SECONDS", "# user: root", "# long" (only with --long) and "# alone" apply.
+
+A test gets: RATTAN (the installed program), RATTAN_BUILD (directory with test helper programs), RATTAN_SRC
+(a copy of the sources), a fresh HOME, XDG_DATA_HOME, XDG_RUNTIME_DIR, TMPDIR, and a fresh working directory.
+"""
+import argparse
+import json
+import os
+import pathlib
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+USER = "rattan-test"
+RESULTS = {"pass": 0, "fail": 0, "skip": 0}
+FAILED = []
+
+
+def say(kind, name, note="", seconds=None):
+    RESULTS[kind] += 1
+    if kind == "fail":
+        FAILED.append(name)
+    t = "" if seconds is None else f" ({seconds:.1f} s)"
+    print(f"{kind.upper():4} {name}{t}{': ' + note if note else ''}", flush=True)
+
+
+def run(cmd, **kw):
+    return subprocess.run(cmd, text=True, errors="replace", **kw)
+
+
+def build(name, *options, targets=()):
+    d = ROOT / f"build-{name}"
+    if not (d / "build.ninja").exists():
+        r = run(["meson", "setup", str(d), str(ROOT), *options], capture_output=True)
+        if r.returncode:
+            print(r.stdout[-3000:], r.stderr[-2000:])
+            say("fail", f"setup {name}")
+            return None
+    r = run(["ninja", "-C", str(d), *targets], capture_output=True)
+    if r.returncode:
+        print(r.stdout[-6000:])
+        say("fail", f"build {name}", "does not build")
+        return None
+    say("pass", f"build {name}")
+    return d
+
+
+def unit(d, name, env=None):
+    """All tests that meson knows of, one result each."""
+    t = ["meson", "test", "-C", str(d), "--no-rebuild", "--print-errorlogs", "-t", "4"]
+    e = dict(os.environ, **(env or {}))
+    r = run(t, capture_output=True, env=e)
+    log = d / "meson-logs" / "testlog.json"
+    seen = 0
+    for line in log.read_text().splitlines() if log.exists() else []:
+        one = json.loads(line)
+        seen += 1
+        kind = {"OK": "pass", "EXPECTEDFAIL": "pass", "SKIP": "skip"}.get(one["result"], "fail")
+        say(kind, f"unit {name} {one['name'].split(' / ')[-1]}", "" if kind == "pass" else one["result"],
+            one.get("duration"))
+    if r.returncode or not seen:
+        print(r.stdout[-8000:])
+    if not seen:
+        say("fail", f"unit {name}", "no test ran")
+
+
+def header(path):
+    h = {}
+    for line in path.read_text(errors="replace").splitlines()[:30]:
+        m = re.match(r"^(?:#|//)\s*(timeout|user|long|alone)(?::\s*(\S+))?\s*$", line)
+        if m:
+            h[m[1]] = m[2] or True
+    return h
+
+
+class Bed:
+    """Where end-to-end tests run: programs installed and sources copied to a place that the test user can read."""
+
+    def __init__(self, d):
+        self.top = pathlib.Path(tempfile.mkdtemp(prefix="rattan-test.", dir="/var/tmp"))
+        self.top.chmod(0o755)
+        self.root = os.getuid() == 0
+        stage = self.top / "stage"
+        r = run(["meson", "install", "-C", str(d), "--destdir", str(stage), "--no-rebuild"], capture_output=True)
+        if r.returncode:
+            print(r.stdout[-2000:], r.stderr[-2000:])
+            raise SystemExit("tests/run.py: meson install failed")
+        self.rattan = next(stage.rglob("bin/rattan"))
+        self.helpers = self.top / "helpers"
+        self.helpers.mkdir()
+        for p in (d / "tests").rglob("*"):
+            if p.is_file() and os.access(p, os.X_OK) and not p.name.endswith((".so", ".p")):
+                shutil.copy2(p, self.helpers / p.name)
+        self.src = self.top / "src"
+        files = run(["git", "-C", str(ROOT), "-c", f"safe.directory={ROOT}", "ls-files", "-co",
+                     "--exclude-standard"], capture_output=True, check=True).stdout.split("\n")
+        for f in filter(None, files):
+            src, dst = ROOT / f, self.src / f
+            if src.is_file():
+                dst.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(src, dst)
+        if (ROOT / "tests/mcp/node_modules").is_dir():
+            shutil.copytree(ROOT / "tests/mcp/node_modules", self.src / "tests/mcp/node_modules", symlinks=True)
+        self.uid = self.gid = None
+        if self.root:
+            try:
+                pw = pwd.getpwnam(USER)
+            except KeyError:
+                run(["useradd", "--no-create-home", "--shell", "/bin/bash", USER], check=True)
+                pw = pwd.getpwnam(USER)
+            self.uid, self.gid = pw.pw_uid, pw.pw_gid
+            # udev makes it so on any desktop or server; a bare container has it for root alone.
+            os.chmod("/dev/fuse", 0o666)
+        run(["chmod", "-R", "a+rX", str(self.top)])
+
+    def test(self, path):
+        h = header(path)
+        name = str(path.relative_to(self.src / "tests"))
+        as_root = h.get("user") == "root"
+        if as_root and not self.root:
+            say("skip", name, "needs to be started as root")
+            return
+        work = self.top / "run" / path.stem
+        shutil.rmtree(work, ignore_errors=True)
+        dirs = {k: work / v for k, v in (("HOME", "home"), ("XDG_DATA_HOME", "data"), ("XDG_CONFIG_HOME", "config"),
+                                         ("XDG_RUNTIME_DIR", "run"), ("TMPDIR", "tmp"), ("PWD", "cwd"))}
+        for d in dirs.values():
+            d.mkdir(parents=True)
+            d.chmod(0o700)
+        (self.top / "run").chmod(0o755)
+        env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8",
+               "RATTAN": str(self.rattan), "RATTAN_BUILD": str(self.helpers), "RATTAN_SRC": str(self.src),
+               "USER": "root" if as_root else USER, **{k: str(v) for k, v in dirs.items()}}
+        for k in ("RATTAN_CASES", "CI"):
+            if k in os.environ:
+                env[k] = os.environ[k]
+        who = {}
+        if self.root and not as_root:
+            run(["chown", "-R", f"{self.uid}:{self.gid}", str(work)], check=True)
+            who = {"user": self.uid, "group": self.gid, "extra_groups": []}
+        runner = {".mjs": ["node"], ".py": ["/usr/bin/python3"]}.get(path.suffix, ["bash"])
+        started = time.monotonic()
+        timeout = int(h.get("timeout", 120))
+        p = subprocess.Popen([*runner, str(path)], cwd=dirs["PWD"], env=env, stdin=subprocess.DEVNULL, text=True,
+                             errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             start_new_session=True, **who)
+        try:
+            out, _ = p.communicate(timeout=timeout)
+            rc = p.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(p.pid, signal.SIGKILL)
+            out, _ = p.communicate()
+            rc = None
+        self.sweep(work)
+        took = time.monotonic() - started
+        last = out.strip().splitlines()[-1] if out.strip() else ""
+        if rc == 0:
+            say("pass", name, "", took)
+        elif rc == 77:
+            say("skip", name, last, took)
+        else:
+            print("\n".join("    " + x for x in out.strip().splitlines()[-40:]))
+            say("fail", name, f"still running after {timeout} s" if rc is None else f"exit {rc}: {last[:200]}", took)
+
+    def sweep(self, work):
+        """Ends daemons that belong to this test's directories (they live on their own on purpose)."""
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                cmd = pathlib.Path("/proc", pid, "cmdline").read_bytes()
+            except OSError:
+                continue
+            if str(work).encode() in cmd and b"rattan" in cmd and int(pid) != os.getpid():
+                try:
+                    os.kill(int(pid), signal.SIGKILL)
+                except OSError:
+                    pass
+
+    def close(self):
+        if not FAILED:
+            shutil.rmtree(self.top, ignore_errors=True)
+
+
+def npm():
+    d = ROOT / "tests/mcp"
+    if not (d / "package-lock.json").exists():
+        return
+    if not (d / "node_modules").is_dir():
+        r = run(["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"], cwd=d, capture_output=True)
+        if r.returncode:
+            say("fail", "npm ci in tests/mcp", r.stderr.strip()[-300:])
+
+
+def main():
+    a = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    a.add_argument("--long", action="store_true", help="also the tests marked long")
+    a.add_argument("--only", help="only end-to-end tests whose name has this in it; no unit tests")
+    a.add_argument("--no-sanitizers", action="store_true")
+    o = a.parse_args()
+
+    plain = build("test", "--werror")
+    if not o.only:
+        if plain:
+            unit(plain, "plain")
+        if not o.no_sanitizers:
+            asan = build("asan", "-Db_sanitize=address,undefined", "-Db_lundef=false", "--buildtype=debugoptimized")
+            if asan:
+                unit(asan, "asan", {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "halt_on_error=1"})
+            tsan = build("tsan", "-Db_sanitize=thread", "-Db_lundef=false", "--buildtype=debugoptimized")
+            if tsan:
+                unit(tsan, "tsan", {"TSAN_OPTIONS": "halt_on_error=1"})
+    if plain:
+        npm()
+        bed = Bed(plain)
+        tests = [p for d in ("e2e", "mcp") for p in sorted((bed.src / "tests" / d).glob("*"))
+                 if p.suffix in (".sh", ".py", ".mjs") and os.access(p, os.X_OK)]
+        for p in tests:
+            if (o.only and o.only not in p.name) or ("long" in header(p) and not o.long and not o.only):
+                continue
+            bed.test(p)
+        bed.close()
+    if FAILED:
+        print("failed:", *FAILED, sep="\n  ")
+    print(f"{RESULTS['pass']} passed, {RESULTS['fail']} failed, {RESULTS['skip']} skipped")
+    sys.exit(1 if RESULTS["fail"] else 0)
+
+
+if __name__ == "__main__":
+    main()
