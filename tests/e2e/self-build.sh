@@ -1,0 +1,16 @@
+#!/bin/bash
+# rattan built and unit-tested inside its own sandbox.
+# timeout: 600
+. "$RATTAN_SRC/tests/e2e/lib.sh"
+
+cp -r "$RATTAN_SRC" proj && cd proj && rm -rf tests/mcp/node_modules
+before=$(sums .)
+rt run --overlay-cwd -e self -- bash -euo pipefail -c '
+meson setup b --werror
+ninja -C b
+meson test -C b -t 4 --print-errorlogs
+' > ../log 2>&1 || fail "inside: $(tail -n 40 ../log)"
+grep -E '^(Ok|Fail|Skipped):' ../log
+must rt commit -e self -m built
+same "$(sums .)" "$before" "the sources on the host"
+exit 0
