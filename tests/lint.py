@@ -1,0 +1,124 @@
+#!/usr/bin/python3
+"""Checks that the tree keeps its own rules: who may include whom (docs/architecture.md), headers that compile alone,
+no mutable globals, no banned calls, no path in the docs that does not exist. Prints TAP.
+
+    tests/lint.py SOURCE_DIR [BUILD_DIR]
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+SRC = pathlib.Path(sys.argv[1])
+BUILD = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else None
+
+# folder or file prefix -> what it may include, longest prefix of the including file wins
+LAYERS = {
+    "base/": ["base/"],
+    "store/": ["base/", "store/"],
+    "fs/core/": ["base/", "store/", "fs/core/"],
+    "fs/fuse/": ["base/", "store/record.h", "store/store.h", "fs/core/ovl.h", "fs/fuse/"],
+    "fs/ctl/ctl_msg": ["base/", "fs/ctl/ctl_msg"],
+    "fs/ctl/ctl_client": ["base/", "fs/ctl/ctl_msg", "fs/ctl/ctl_client", "fs/ctl/ctl_paths"],
+    "fs/ctl/ctl_paths": ["base/", "fs/ctl/ctl_paths"],
+    "fs/": ["base/", "store/", "fs/"],
+    "stage3/": ["stage3/"],
+    "runner/": ["base/", "runner/", "stage3/stage3_abi.h"],
+    "client/": ["base/", "client/", "runner/", "fs/ctl/ctl_client.h"],
+    "mcp/": ["base/", "client/", "runner/runner.h", "fs/ctl/ctl_client.h", "mcp/"],
+    "cli/": ["base/", "client/", "runner/", "fs/ctl/ctl_client.h", "mcp/serve.h", "cli/"],
+}
+# library headers -> the only folders that may include them
+PINNED = {"lmdb.h": ["store/"], "fuse3/": ["fs/fuse/"], "fuse_lowlevel.h": ["fs/fuse/"], "seccomp.h": ["runner/"],
+          "cjson/": ["mcp/", "cli/"], "pcre2.h": ["mcp/"], "zstd.h": ["store/"], "openssl/": ["store/", "fs/core/", "cli/", "fs/ctl/"],
+          "msgpack.h": ["base/"]}
+BANNED = r"\b(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|gmtime|localtime|alloca|system|popen|strerror|gets)\s*\("
+
+n = failed = 0
+
+
+def check(bad, what):
+    global n, failed
+    n += 1
+    print(f"{'not ' if bad else ''}ok {n} - {what}")
+    failed += bool(bad)
+    for b in list(bad)[:30]:
+        print("#", b)
+
+
+def files(*globs):
+    return [p for g in globs for d in ("base", "store", "fs", "stage3", "runner", "client", "mcp", "cli")
+            for p in sorted((SRC / d).rglob(g))]
+
+
+def rel(p):
+    return str(p.relative_to(SRC))
+
+
+bad = []
+for p in files("*.c", "*.h"):
+    me = rel(p)
+    allowed = LAYERS[max((k for k in LAYERS if me.startswith(k)), key=len)]
+    for line in p.read_text().splitlines():
+        m = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
+        if not m:
+            continue
+        inc = m[2]
+        if m[1] == '"' and not any(inc.startswith(a) for a in allowed):
+            bad.append(f"{me} may not include {inc}")
+        for lib, where in PINNED.items():
+            if m[1] == "<" and inc.startswith(lib) and not any(me.startswith(w) for w in where):
+                bad.append(f"{me} may not include <{inc}>")
+check(bad, "who includes whom")
+
+bad = []
+for p in files("*.c", "*.h"):
+    text = re.sub(r'/\*.*?\*/|//[^\n]*|"(\\.|[^"\\])*"', "", p.read_text(), flags=re.S)
+    for m in re.finditer(BANNED, text):
+        bad.append(f"{rel(p)}: {m[1]}")
+    for m in re.finditer(r"\b(assert|abort)\s*\(", text):
+        if not rel(p).startswith("stage3/"):
+            bad.append(f"{rel(p)}: {m[1]} in product code")
+check(bad, "banned calls")
+
+bad = []
+flags = ["-D_GNU_SOURCE", "-DFUSE_USE_VERSION=314", "-I", str(SRC)]
+for lib in ("fuse3", "msgpack", "libcjson", "libpcre2-8"):
+    r = subprocess.run(["pkg-config", "--cflags", lib], capture_output=True, text=True)
+    flags += r.stdout.split()
+for p in files("*.h"):
+    r = subprocess.run(["gcc", "-std=gnu17", "-fsyntax-only", "-Wall", "-Wno-pragma-once-outside-header", "-x", "c", *flags, "-include", str(p),
+                        "/dev/null"], capture_output=True, text=True)
+    if r.returncode:
+        bad.append(f"{rel(p)}: {r.stderr.splitlines()[0]}")
+check(bad, "every header compiles alone")
+
+# Writable file-scope variables: only those named here, each with its reason in the source.
+ALLOWED = {"sink"}
+bad = []
+if BUILD:
+    for a in sorted(BUILD.glob("*/lib*.a")) + sorted(BUILD.glob("*/*/lib*.a")):
+        if "tests" in a.parts:
+            continue
+        r = subprocess.run(["nm", str(a)], capture_output=True, text=True)
+        for line in r.stdout.splitlines():
+            f = line.split()
+            if len(f) == 3 and f[1] in "bBdDC" and not f[2].startswith(("__", ".")):
+                name = f[2].split(".")[0]
+                if name not in ALLOWED:
+                    bad.append(f"{a.name}: {f[2]} ({f[1]})")
+check(bad, "no mutable globals")
+
+bad = []
+for p in [*SRC.glob("*.md"), *(SRC / "docs").rglob("*.md")]:
+    for m in re.finditer(r"`((?:base|store|fs|stage3|runner|client|mcp|cli|tests|scripts|docs)/[A-Za-z0-9_./-]+)`", p.read_text()):
+        path = m[1].rstrip("/").rstrip(".")
+        if not (SRC / path).exists() and not list(SRC.glob(path + ".*")):
+            bad.append(f"{rel(p)}: {m[1]} does not exist")
+    for m in re.finditer(r"\]\(([^)#:]+)(#[^)]*)?\)", p.read_text()):
+        if not (p.parent / m[1]).exists():
+            bad.append(f"{rel(p)}: link to {m[1]}")
+check(bad, "paths in the docs")
+
+print(f"1..{n}")
+sys.exit(1 if failed else 0)
