@@ -27,12 +27,13 @@ struct ctl_overlay {
 };
 
 struct ctl_env_opts {
-	const char *data_dir;    /* NULL: ctl_data_dir() */
-	const char *env;         /* NULL: "default" */
-	const char *base;        /* NULL: "host"; only used when the environment is made */
-	bool create;             /* make it when missing; else -ENOENT */
-	bool no_start;           /* only talk to a daemon that runs; else -ECONNREFUSED */
-	const struct ctl_overlay *overlays; /* must be there already, or the environment is made with them */
+	const char *data_dir; /* NULL: ctl_data_dir() */
+	const char *env;      /* NULL: "default" */
+	const char *base;     /* NULL: "host"; only used when the environment is made */
+	bool create;          /* make it when missing; else -ENOENT */
+	bool no_start;        /* only talk to a daemon that runs; else -ECONNREFUSED */
+	const struct ctl_overlay
+		*overlays; /* must be there already, or the environment is made with them */
 	size_t noverlays;
 	/* Writable places of the policy, NULL-terminated; NULL: whatever the running mount has, or the
 	 * agent default (/workspace /tmp /var/tmp /home/user). Another set than the running mount's
@@ -60,7 +61,7 @@ struct ctl_attach {
 	int root_fd;             /* O_PATH of the mounted root: openat2 RESOLVE_IN_ROOT from here */
 	char root[4096];         /* its path, inside the namespace */
 	uint64_t generation;     /* changes with every fresh mount (rollback, other policy) */
-	char writable[4096];     /* the policy's places, newline-separated; "" is none, "/" is all */
+	char writable[4096]; /* the policy's places, newline-separated; "" is none, "/" is all */
 };
 int ctl_attach(struct ctl *c, struct diag *diag, struct ctl_attach *ret) MUST_USE;
 void ctl_attach_release(struct ctl_attach *a);
@@ -85,14 +86,14 @@ struct ctl_bind_info {
 };
 struct ctl_status {
 	char env[65], base[65];
-	char head[65];          /* commit id in hex, "" at the base */
+	char head[65]; /* commit id in hex, "" at the base */
 	char head_label[128];
 	bool dirty;
 	uint64_t added, modified, deleted, renamed; /* uncommitted */
 	uint64_t bytes_dirty;
-	uint64_t token;         /* for ctl_changes */
+	uint64_t token; /* for ctl_changes */
 	unsigned leases;
-	char **overlays;        /* "HOST=MOUNT", NULL-terminated */
+	char **overlays; /* "HOST=MOUNT", NULL-terminated */
 	struct ctl_bind_info *binds;
 	size_t nbinds;
 	int daemon_pid;
@@ -115,8 +116,9 @@ void ctl_commit_release(struct ctl_commit *c);
 int ctl_commit(struct ctl *c, const char *message, const char *label, const char *expect,
 	       struct diag *diag, struct ctl_commit *ret) MUST_USE;
 struct ctl_moved {
-	char from[65], to[65]; /* commit ids; "" is the base. from: where the state left behind is kept */
-	bool saved;            /* uncommitted changes were sealed as @from */
+	char from[65],
+		to[65]; /* commit ids; "" is the base. from: where the state left behind is kept */
+	bool saved;     /* uncommitted changes were sealed as @from */
 };
 int ctl_rollback(struct ctl *c, const char *rev, bool force, struct diag *diag,
 		 struct ctl_moved *ret) MUST_USE;
@@ -155,8 +157,8 @@ int ctl_shutdown(struct ctl *c, bool force, struct diag *diag) MUST_USE;
 struct ctl_env_info {
 	char name[65], base[65], head[65];
 	bool running;
-	bool stale;  /* was found dead with something left over, which has been cleaned up */
-	bool dirty;  /* uncommitted changes in the store */
+	bool stale; /* was found dead with something left over, which has been cleaned up */
+	bool dirty; /* uncommitted changes in the store */
 	struct timespec created;
 };
 int ctl_env_list(const char *data_dir, struct diag *diag,

@@ -1,0 +1,179 @@
+/* What needs the store but no running environment: a short-lived rattan-fs answers. */
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "fs/ctl/ctl_internal.h"
+
+int ctl_env_list(const char *data_dir, struct diag *diag,
+		 int (*fn)(void *arg, const struct ctl_env_info *e), void *arg)
+{
+	cleanup_free char *data = NULL;
+	cleanup_buf struct buf raw = {0};
+	struct ctl_argv a = {.n = 1};
+	struct ctl_rep_doc rep;
+	int r = ctl_data_path(data_dir, false, NULL, &data);
+
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return diag_set(diag, r, "cannot use the data directory: %s", err_text(r));
+	ctl_argv_add(&a, "admin");
+	ctl_argv_add(&a, "list");
+	ctl_argv_opt(&a, "--data-dir", data);
+	r = ctl_spawn(&a, NULL, diag, &raw, &rep);
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < rep.nitems && r == 0; i++) {
+		cleanup_free char *place = NULL;
+		struct ctl_env_info e;
+
+		r = ctl_item_get(&rep.items[i], &ctl_table_env, &e);
+		if (r == 0)
+			r = ctl_place(data, e.name, diag, &place);
+		if (r < 0)
+			break;
+		e.running = ctl_place_alive(place);
+		if (!e.running) {
+			cleanup_fd int lock = -1;
+
+			/* Under the lock: somebody may be starting one just now. */
+			r = ctl_place_lock(place, diag, &lock);
+			if (r < 0)
+				break;
+			e.stale = ctl_place_heal(place);
+			e.running = ctl_place_alive(place);
+		}
+		r = fn(arg, &e);
+	}
+	ctl_rep_release(&rep);
+	return r;
+}
+
+static int end_daemon(const char *data, const char *env, bool force, struct diag *diag)
+{
+	struct ctl_env_opts o = {.data_dir = data, .env = env, .no_start = true};
+	cleanup_ctl struct ctl *c = NULL;
+	int r = ctl_open(&o, NULL, &c);
+
+	if (r == -ECONNREFUSED || r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return diag_set(diag, r, "cannot reach the daemon of \"%s\": %s", env, err_text(r));
+	return ctl_shutdown(c, force, diag);
+}
+
+int ctl_env_remove(const char *data_dir, const char *env, bool force, struct diag *diag)
+{
+	cleanup_free char *data = NULL, *place = NULL;
+	cleanup_buf struct buf raw = {0};
+	cleanup_fd int lock = -1;
+	struct ctl_argv a = {.n = 1};
+	struct ctl_rep_doc rep;
+	int r = ctl_data_path(data_dir, false, diag, &data);
+
+	if (r == 0)
+		r = ctl_place(data, env, diag, &place);
+	if (r == 0)
+		r = ctl_place_lock(place, diag, &lock);
+	if (r == 0)
+		r = end_daemon(data, env, force, diag);
+	if (r < 0)
+		return r;
+	(void)ctl_place_heal(place);
+	ctl_argv_add(&a, "admin");
+	ctl_argv_add(&a, "remove");
+	ctl_argv_opt(&a, "--data-dir", data);
+	ctl_argv_opt(&a, "--env", env);
+	r = ctl_spawn(&a, NULL, diag, &raw, &rep);
+	if (r == 0)
+		ctl_rep_release(&rep);
+	return r;
+}
+
+/* ---- commits as read-only mounts on the host ---- */
+
+int ctl_mount(const char *data_dir, const char *env, const char *rev, const char *dir,
+	      struct diag *diag)
+{
+	cleanup_free char *data = NULL, *real = NULL;
+	cleanup_buf struct buf raw = {0};
+	struct ctl_argv a = {.n = 1};
+	struct ctl_rep_doc rep;
+	int r = ctl_data_path(data_dir, false, diag, &data);
+
+	if (r < 0)
+		return r;
+	/* The server's current directory is "/". */
+	real = realpath(dir, NULL);
+	if (!real)
+		return diag_set(diag, ret_nerrno(), "cannot mount at %s: %s", dir, err_text(errno));
+	ctl_argv_add(&a, "mount");
+	ctl_argv_opt(&a, "--data-dir", data);
+	ctl_argv_opt(&a, "--env", env ? env : "default");
+	ctl_argv_opt(&a, "--rev", rev);
+	ctl_argv_opt(&a, "--dir", real);
+	r = ctl_spawn(&a, NULL, diag, &raw, &rep);
+	if (r == 0)
+		ctl_rep_release(&rep);
+	return r;
+}
+
+#define FUSE_MAGIC 0x65735546
+
+static bool is_fuse(const char *dir)
+{
+	struct statfs sf;
+
+	/* ENOTCONN: its server died; still a mount of ours to take away. */
+	if (statfs(dir, &sf) < 0)
+		return errno == ENOTCONN;
+	return sf.f_type == FUSE_MAGIC;
+}
+
+static int fusermount(const char *dir)
+{
+	char *argv[] = {(char *)(uintptr_t) "fusermount3",
+			(char *)(uintptr_t) "-u",
+			(char *)(uintptr_t) "-q",
+			(char *)(uintptr_t) "--",
+			(char *)(uintptr_t)dir,
+			NULL};
+	int status = 0;
+	pid_t pid;
+	int r = posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ);
+
+	if (r)
+		return -r;
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return 0; /* the caller's program reaps its children itself */
+	return status == 0 ? 0 : -EBUSY;
+}
+
+int ctl_umount(const char *dir, struct diag *diag)
+{
+	cleanup_free char *real = realpath(dir, NULL);
+	const char *path = real ? real : dir;
+	int r;
+
+	if (!is_fuse(path))
+		return diag_set(diag, -EINVAL, "nothing of rattan's is mounted at %s", dir);
+	if (geteuid() == 0)
+		r = umount2(path, UMOUNT_NOFOLLOW) < 0 ? ret_nerrno() : 0;
+	else
+		r = fusermount(path);
+	if (r < 0)
+		return diag_set(diag, r,
+				r == -EBUSY ? "cannot unmount %s: %s; close what is open there"
+					    : "cannot unmount %s: %s",
+				dir, err_text(r));
+	return 0;
+}

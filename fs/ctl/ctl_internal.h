@@ -1,0 +1,40 @@
+/* fs/ctl/ctl_internal.h - shared by the files of ctl_client; nobody else includes it. */
+#pragma once
+
+#include "fs/ctl/ctl_client.h"
+#include "fs/ctl/ctl_io.h"
+#include "fs/ctl/ctl_msg.h"
+
+struct ctl {
+	int sock;
+	uint64_t last_id;
+	char *place;   /* the environment's runtime directory */
+	struct buf in; /* the last message */
+	int fds[IO_MAX_FDS];
+	size_t nfds; /* descriptors that came with it, not taken yet */
+};
+
+/* The real path of the data directory, made when @make. NULL @data_dir: ctl_data_dir(). */
+int ctl_data_path(const char *data_dir, bool make, struct diag *diag, char **ret) MUST_USE;
+/* The runtime directory of an environment; made when missing. @data: from ctl_data_path. */
+int ctl_place(const char *data, const char *env, struct diag *diag, char **ret) MUST_USE;
+/* Held until the descriptor is closed: only one client starts or removes at a time. */
+int ctl_place_lock(const char *place, struct diag *diag, int *ret_fd) MUST_USE;
+/* Does a rattan-fs live there? */
+bool ctl_place_alive(const char *place);
+/* Wait until it does not; -ETIMEDOUT. */
+int ctl_place_wait_gone(const char *place, unsigned timeout_ms) MUST_USE;
+/* What a dead one left behind is removed; true when there was something. */
+bool ctl_place_heal(const char *place);
+
+/* Run rattan-fs with @argv (argv[0] is filled in, "--ready-fd N" is appended) and wait for its
+ * answer in @ret; its errors go to @log (may be NULL). The answer's error is the result. */
+#define CTL_ARGV_MAX 256
+struct ctl_argv {
+	const char *v[CTL_ARGV_MAX + 8];
+	size_t n;
+};
+void ctl_argv_add(struct ctl_argv *a, const char *s);
+void ctl_argv_opt(struct ctl_argv *a, const char *opt, const char *value);
+int ctl_spawn(struct ctl_argv *a, const char *log, struct diag *diag, struct buf *raw,
+	      struct ctl_rep_doc *ret) MUST_USE;

@@ -1,0 +1,105 @@
+/*
+ * fs/ctl/ctl_msg.h - the messages of the control protocol as C structs and as msgpack bytes; both ends
+ * use this file and nothing else (docs/control-protocol.md).
+ *
+ * Pure functions over bytes: no I/O. Decoding is bounded and strict: unknown keys, operations and
+ * types, strings with NUL bytes and trailing bytes are -EBADMSG. The version stands first, so that a
+ * message of another version is recognised (-EPROTONOSUPPORT) whatever else it holds.
+ * Structs that were decoded own their strings and are released; a zeroed struct is empty.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/mp.h"
+
+#define CTL_PROTO      1
+#define CTL_FRAME_MAX  (1u << 20)  /* bytes of one message */
+#define CTL_ITEMS_SOFT (64u << 10) /* a stream starts a new message above this */
+#define CTL_LIST_MAX   1024        /* strings in one list */
+
+enum ctl_op {
+	CTL_OP_OPEN = 1, /* overlays, writable: check the environment, or take another policy */
+	CTL_OP_ATTACH,
+	CTL_OP_LEASE,
+	CTL_OP_UNLEASE,
+	CTL_OP_BIND,
+	CTL_OP_UNBIND,
+	CTL_OP_STATUS,
+	CTL_OP_COMMIT,
+	CTL_OP_ROLLBACK,
+	CTL_OP_RESET,
+	CTL_OP_UNDO,
+	CTL_OP_LOG,
+	CTL_OP_DIFF,
+	CTL_OP_CAT,
+	CTL_OP_CHANGES,
+	CTL_OP_FLUSH,
+	CTL_OP_SHUTDOWN,
+	CTL_OP_LAST = CTL_OP_SHUTDOWN,
+};
+const char *ctl_op_name(enum ctl_op op);
+
+/* Which members an operation uses: docs/control-protocol.md. NULL, 0 and false are not sent. */
+struct ctl_req {
+	uint64_t id;
+	enum ctl_op op;
+	char *rev, *rev2, *path, *message, *label, *expect, *host, *mount, *what;
+	char **writable; /* NULL: no wish; empty: nothing is writable */
+	char **overlays; /* host, mount, host, mount, ... */
+	uint64_t token;
+	bool force, all, automatic, rw;
+};
+int ctl_req_encode(const struct ctl_req *rq, struct buf *out) MUST_USE;
+/* -EPROTONOSUPPORT: *ret_version is what the message speaks; @ret has the id when there is one. */
+int ctl_req_decode(const void *p, size_t n, struct ctl_req *ret, uint64_t *ret_version) MUST_USE;
+void ctl_req_release(struct ctl_req *rq);
+
+/* One answer; a stream is several with @more set in all but the last. */
+struct ctl_rep {
+	uint64_t id;
+	int err; /* 0 or negative errno */
+	char text[512];
+	bool more;
+};
+/* @items: @n encoded items (ctl_item_put), may be NULL with 0. */
+int ctl_rep_encode(const struct ctl_rep *rp, const struct buf *items, uint32_t n,
+		   struct buf *out) MUST_USE;
+struct ctl_rep_doc {
+	struct ctl_rep rep;
+	struct mp_doc doc;
+	const msgpack_object *items;
+	uint32_t nitems;
+};
+/* The items point into @p's bytes. -EPROTONOSUPPORT as above. */
+int ctl_rep_decode(const void *p, size_t n, struct ctl_rep_doc *ret,
+		   uint64_t *ret_version) MUST_USE;
+void ctl_rep_release(struct ctl_rep_doc *d);
+
+/* ---- items: the structs of ctl_client.h ---- */
+
+struct ctl_table;
+extern const struct ctl_table ctl_table_commit, /* struct ctl_commit */
+	ctl_table_change,                       /* struct ctl_change */
+	ctl_table_status,                       /* struct ctl_status */
+	ctl_table_moved,                        /* struct ctl_moved */
+	ctl_table_attach,                       /* struct ctl_attach, descriptors apart */
+	ctl_table_env,                          /* struct ctl_env_info */
+	ctl_table_note;                         /* struct ctl_note */
+
+/* Small things that need no struct of their own in ctl_client.h. */
+struct ctl_note {
+	char *path; /* a changed path */
+	char what;
+	uint64_t token;
+	uint32_t mode;
+};
+
+int ctl_item_put(struct buf *out, const struct ctl_table *t, const void *item) MUST_USE;
+/* @ret is overwritten; on failure it is empty. */
+int ctl_item_get(const msgpack_object *o, const struct ctl_table *t, void *ret) MUST_USE;
+void ctl_item_release(const struct ctl_table *t, void *item);

@@ -1,0 +1,237 @@
+/* Where things are: data directory, runtime directory, and what lives or died in it. */
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "fs/ctl/ctl_internal.h"
+
+static int fmt(char **ret, const char *f, ...) PRINTF(2, 3);
+static int fmt(char **ret, const char *f, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, f);
+	n = vasprintf(ret, f, ap);
+	va_end(ap);
+	if (n < 0) {
+		*ret = NULL;
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+int ctl_data_dir(char **ret)
+{
+	const char *s = getenv("RATTAN_DATA_DIR");
+
+	if (s && *s)
+		return fmt(ret, "%s", s);
+	s = getenv("XDG_DATA_HOME");
+	if (s && *s == '/')
+		return fmt(ret, "%s/rattan", s);
+	s = getenv("HOME");
+	if (s && *s == '/')
+		return fmt(ret, "%s/.local/share/rattan", s);
+	return -ENOENT;
+}
+
+/* Ours alone: another user must not be able to prepare the directory or read in it. */
+static int own_dir(const char *path)
+{
+	struct stat st;
+
+	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+		return ret_nerrno();
+	if (lstat(path, &st) < 0)
+		return ret_nerrno();
+	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid())
+		return -EACCES;
+	if ((st.st_mode & 077) && chmod(path, 0700) < 0)
+		return ret_nerrno();
+	return 0;
+}
+
+int ctl_runtime_dir(char **ret)
+{
+	const char *xdg = getenv("XDG_RUNTIME_DIR");
+	cleanup_free char *s = NULL;
+	struct stat st;
+	int r;
+
+	/* After su or sudo the variable may name another user's directory. */
+	if (xdg && *xdg == '/' && stat(xdg, &st) == 0 && st.st_uid == geteuid() &&
+	    access(xdg, W_OK | X_OK) == 0)
+		r = fmt(&s, "%s/rattan", xdg);
+	else
+		r = fmt(&s, "/tmp/rattan-%u", (unsigned)geteuid());
+	if (r == 0)
+		r = own_dir(s);
+	if (r == 0)
+		*ret = steal_ptr(&s);
+	return r;
+}
+
+int ctl_data_path(const char *data_dir, bool make, struct diag *diag, char **ret)
+{
+	cleanup_free char *own = NULL;
+	int r;
+
+	if (!data_dir) {
+		r = ctl_data_dir(&own);
+		if (r < 0)
+			return diag_set(
+				diag, r,
+				"no data directory: set RATTAN_DATA_DIR, XDG_DATA_HOME or HOME");
+		data_dir = own;
+	}
+	if (make) {
+		r = io_mkdir_p(data_dir, 0700);
+		if (r < 0)
+			return diag_set(diag, r, "cannot make the data directory %s: %s", data_dir,
+					err_text(r));
+	}
+	*ret = realpath(data_dir, NULL);
+	if (!*ret) {
+		r = ret_nerrno();
+		return diag_set(diag, r, "no data directory %s: %s", data_dir, err_text(r));
+	}
+	return 0;
+}
+
+static uint64_t fnv64(const char *s)
+{
+	uint64_t h = 0xcbf29ce484222325u;
+
+	for (; *s; s++)
+		h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+	return h;
+}
+
+static bool env_name_ok(const char *s)
+{
+	size_t n = strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
+
+	return n > 0 && n <= 64 && s[n] == 0 && s[0] != '.' && s[0] != '-';
+}
+
+int ctl_place(const char *data, const char *env, struct diag *diag, char **ret)
+{
+	cleanup_free char *run = NULL, *s = NULL;
+	int r;
+
+	if (!env_name_ok(env))
+		return diag_set(diag, -EINVAL,
+				"\"%.80s\" is no name for an environment: use 1 to 64 letters, "
+				"digits, '.', '_' or '-', not starting with '.' or '-'",
+				env);
+	r = ctl_runtime_dir(&run);
+	if (r == 0)
+		r = fmt(&s, "%s/%016llx-%s", run, (unsigned long long)fnv64(data), env);
+	if (r == 0)
+		r = own_dir(s);
+	if (r < 0)
+		return diag_set(diag, r, "cannot use the runtime directory%s%s: %s", s ? " " : "",
+				s ? s : "", err_text(r));
+	*ret = steal_ptr(&s);
+	return 0;
+}
+
+static int place_file(const char *place, const char *name, int flags)
+{
+	cleanup_free char *s = NULL;
+	int r = fmt(&s, "%s/%s", place, name);
+
+	if (r < 0)
+		return r;
+	r = open(s, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+	return r < 0 ? ret_nerrno() : r;
+}
+
+int ctl_place_lock(const char *place, struct diag *diag, int *ret_fd)
+{
+	cleanup_fd int fd = place_file(place, "lock", O_RDWR | O_CREAT);
+	int r;
+
+	if (fd < 0)
+		return diag_set(diag, fd, "cannot lock %s: %s", place, err_text(fd));
+	do
+		r = flock(fd, LOCK_EX);
+	while (r < 0 && errno == EINTR);
+	if (r < 0)
+		return diag_set(diag, ret_nerrno(), "cannot lock %s: %s", place, err_text(errno));
+	*ret_fd = steal_fd(&fd);
+	return 0;
+}
+
+bool ctl_place_alive(const char *place)
+{
+	cleanup_fd int fd = place_file(place, "alive", O_RDWR);
+
+	return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+}
+
+int ctl_place_wait_gone(const char *place, unsigned timeout_ms)
+{
+	long long end = io_now_ms() + timeout_ms;
+
+	while (ctl_place_alive(place)) {
+		struct timespec ts = {.tv_nsec = 2000000};
+
+		if (io_now_ms() > end)
+			return -ETIMEDOUT;
+		(void)nanosleep(&ts, NULL);
+	}
+	return 0;
+}
+
+static void unmount_helper(const char *dir)
+{
+	char *argv[] = {(char *)(uintptr_t) "fusermount3",
+			(char *)(uintptr_t) "-u",
+			(char *)(uintptr_t) "-z",
+			(char *)(uintptr_t) "-q",
+			(char *)(uintptr_t) "--",
+			(char *)(uintptr_t)dir,
+			NULL};
+	pid_t pid;
+
+	if (posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ) == 0)
+		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+			;
+}
+
+/* A mount visible on the host whose server died answers ENOTCONN until it is unmounted. */
+static bool heal_mount(const char *place)
+{
+	cleanup_buf struct buf dir = {0};
+	cleanup_free char *file = NULL;
+	struct stat st;
+
+	if (fmt(&file, "%s/hostmount", place) < 0 || io_read_file(AT_FDCWD, file, 4096, &dir) < 0)
+		return false;
+	if (dir.len && stat((char *)dir.data, &st) < 0 && errno == ENOTCONN)
+		unmount_helper((char *)dir.data);
+	(void)unlink(file);
+	return true;
+}
+
+bool ctl_place_heal(const char *place)
+{
+	cleanup_free char *sock = NULL;
+	bool found = false;
+
+	if (ctl_place_alive(place))
+		return false;
+	found = heal_mount(place);
+	if (fmt(&sock, "%s/sock", place) == 0 && unlink(sock) == 0)
+		found = true;
+	return found;
+}
