@@ -18,11 +18,11 @@
 int mount_enter_ns(const char *dir, struct diag *diag) MUST_USE;
 
 struct mount_opts {
-	const char *dir;    /* existing empty directory */
-	const char *name;   /* shown as the device, e.g. "rattan:default" */
+	const char *dir;  /* existing empty directory */
+	const char *name; /* shown as the device, e.g. "rattan:default" */
 	bool rdonly;
-	bool helper;        /* use fusermount3 */
-	bool allow_other;   /* only where real ids are shown, as root */
+	bool helper;      /* use fusermount3 */
+	bool allow_other; /* only where real ids are shown, as root */
 };
 /* An open /dev/fuse (CLOEXEC) whose mount is in place; INIT is not answered yet.
  * -ENOENT no /dev/fuse, -EACCES not allowed to open it, -ENOTEMPTY, ... with a sentence. */

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -24,14 +25,14 @@ struct session_ids {
 };
 
 struct session_opts {
-	int fuse_fd;      /* from mount_fuse; owned by the session from here on, also on failure */
+	int fuse_fd; /* from mount_fuse; owned by the session from here on, also on failure */
 	/* Opened by the caller with notify = session_notify() of a session made by session_new. */
-	struct ovl *ovl;  /* lent; closed by the caller after session_stop */
+	struct ovl *ovl; /* lent; closed by the caller after session_stop */
 	struct session_ids ids;
 	bool rdonly;
-	bool writeback;   /* kernel write-back cache; off: docs/performance.md */
-	int workers;      /* 0: default */
-	int spin_us;      /* -1: measured (default 50 us at most); 0: never */
+	bool writeback; /* kernel write-back cache; off: docs/performance.md */
+	int workers;    /* 0: default */
+	int spin_us;    /* -1: measured (default 50 us at most); 0: never */
 };
 
 /* Two steps, because the ovl needs the session for its notifications. */
@@ -44,3 +45,12 @@ void session_stop(struct session *se);
 int session_ended_fd(struct session *se);
 /* Make the kernel write back what shared mappings dirtied (ovl_maybe_mapped); returns when it did. */
 int session_push_dirty(struct session *se) MUST_USE;
+
+#define SESSION_OPS 64
+/* Requests served since the start, all and by the kernel's opcode (linux/fuse.h); 0 for what is
+ * beyond the table. Answers of one moment only roughly: no lock is taken. */
+struct session_stats {
+	uint64_t requests;
+	uint64_t by_op[SESSION_OPS];
+};
+void session_stats(struct session *se, struct session_stats *ret);

@@ -1,0 +1,182 @@
+/*
+ * Telling the kernel about changes it did not make, and making it write what it holds: always from a
+ * thread that serves nothing, because the kernel takes locks of the parent directory and of pages,
+ * which requests being served may hold.
+ */
+#include "fs/fuse/session_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int notifier_init(struct notifier *n)
+{
+	int r = pthread_mutex_init(&n->lock, NULL);
+
+	if (r)
+		return -r;
+	r = pthread_cond_init(&n->more, NULL);
+	if (r) {
+		(void)pthread_mutex_destroy(&n->lock);
+		return -r;
+	}
+	n->first = NULL;
+	n->last = &n->first;
+	return 0;
+}
+
+/* Errors mean that the kernel does not know the inode or name, or is gone: nothing is stale. */
+static void tell(struct session *se, store_ino ino, const char *name, size_t len)
+{
+	if (len)
+		(void)fuse_lowlevel_notify_inval_entry(se->fuse, ino, name, len);
+	else
+		(void)fuse_lowlevel_notify_inval_inode(se->fuse, ino, 0, 0);
+}
+
+static struct notice *take_locked(struct notifier *n)
+{
+	struct notice *x = n->first;
+
+	n->first = x->next;
+	if (!n->first)
+		n->last = &n->first;
+	return x;
+}
+
+static void *notifier_main(void *arg)
+{
+	struct session *se = arg;
+	struct notifier *n = &se->notifier;
+	struct notice *x;
+
+	(void)pthread_mutex_lock(&n->lock);
+	while (!n->stop) {
+		if (!n->first) {
+			(void)pthread_cond_wait(&n->more, &n->lock);
+			continue;
+		}
+		x = take_locked(n);
+		(void)pthread_mutex_unlock(&n->lock);
+		tell(se, x->ino, x->name, x->len);
+		free(x);
+		(void)pthread_mutex_lock(&n->lock);
+	}
+	(void)pthread_mutex_unlock(&n->lock);
+	return NULL;
+}
+
+int notifier_start(struct session *se)
+{
+	struct notifier *n = &se->notifier;
+	int r = pthread_create(&n->thread, NULL, notifier_main, se);
+
+	if (r)
+		return -r;
+	(void)pthread_setname_np(n->thread, "fuse-notify");
+	(void)pthread_mutex_lock(&n->lock);
+	n->runs = true;
+	(void)pthread_mutex_unlock(&n->lock);
+	return 0;
+}
+
+void notifier_stop(struct notifier *n)
+{
+	bool runs;
+
+	(void)pthread_mutex_lock(&n->lock);
+	runs = n->runs;
+	n->runs = false;
+	n->stop = true;
+	(void)pthread_cond_signal(&n->more);
+	(void)pthread_mutex_unlock(&n->lock);
+	if (runs)
+		(void)pthread_join(n->thread, NULL);
+}
+
+void notifier_release(struct notifier *n)
+{
+	while (n->first)
+		free(take_locked(n));
+	(void)pthread_cond_destroy(&n->more);
+	(void)pthread_mutex_destroy(&n->lock);
+}
+
+static void notify(struct session *se, store_ino ino, const char *name, size_t len)
+{
+	struct notifier *n = &se->notifier;
+	struct notice *x = malloc(sizeof(*x) + len + 1);
+
+	if (x) {
+		x->next = NULL;
+		x->ino = ino;
+		x->len = len;
+		if (len)
+			memcpy(x->name, name, len);
+		x->name[len] = '\0';
+	}
+	(void)pthread_mutex_lock(&n->lock);
+	if (!n->runs) {
+		/* No mount yet, or no more: nothing is cached that could be stale. */
+		(void)pthread_mutex_unlock(&n->lock);
+		free(x);
+		return;
+	}
+	if (x) {
+		*n->last = x;
+		n->last = &x->next;
+		(void)pthread_cond_signal(&n->more);
+	}
+	(void)pthread_mutex_unlock(&n->lock);
+	/* Without memory for the queue the caller waits instead: a notice is never lost, and the
+	 * core promised to call from a thread that serves nothing. */
+	if (!x)
+		tell(se, ino, name, len);
+}
+
+void notify_inode(void *session, store_ino ino)
+{
+	notify(session, ino, NULL, 0);
+}
+
+void notify_entry(void *session, store_ino parent, const char *name, size_t len)
+{
+	if (len)
+		notify(session, parent, name, len);
+}
+
+/* ---- shared mappings ---- */
+
+struct inos {
+	store_ino *v;
+	size_t n, cap;
+};
+
+static int collect(void *arg, store_ino ino)
+{
+	struct inos *l = arg;
+	size_t cap = l->cap ? l->cap * 2 : 64;
+	store_ino *v;
+
+	if (l->n == l->cap) {
+		v = reallocarray(l->v, cap, sizeof(*v));
+		if (!v)
+			return -ENOMEM;
+		l->v = v;
+		l->cap = cap;
+	}
+	l->v[l->n++] = ino;
+	return 0;
+}
+
+int session_push_dirty(struct session *se)
+{
+	struct inos l = {0};
+	int r = ovl_maybe_mapped(se->ovl, collect, &l);
+
+	/* Invalidation writes dirty pages and waits for it; syncfs would not wait. An error says that
+	 * the kernel does not know the inode or is gone: there is nothing to write then. */
+	for (size_t i = 0; r == 0 && i < l.n; i++)
+		(void)fuse_lowlevel_notify_inval_inode(se->fuse, l.v[i], 0, 0);
+	free(l.v);
+	return r;
+}

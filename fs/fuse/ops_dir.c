@@ -1,0 +1,96 @@
+/* Listings. Directories are no more opened than files are (ops_file.c). */
+#include "fs/fuse/reply.h"
+#include "fs/fuse/session_internal.h"
+
+#include <string.h>
+
+struct listing {
+	fuse_req_t req;
+	bool plus;
+	char *out;
+	size_t len, cap;
+};
+
+void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	if (op_session(req)->no_opendir) {
+		reply_nosys(req);
+		return;
+	}
+	fi->keep_cache = 1;
+	fi->cache_readdir = 1;
+	(void)fuse_reply_open(req, fi);
+}
+
+static size_t add_plus(const struct listing *l, const char *name, uint64_t cookie,
+		       const struct ovl_entry *e)
+{
+	struct fuse_entry_param p = reply_entry_param(op_session(l->req), e);
+
+	/* The kernel takes no reference for these two; 0 says "only a name". */
+	if (!strcmp(name, ".") || !strcmp(name, ".."))
+		p.ino = 0;
+	return fuse_add_direntry_plus(l->req, l->out + l->len, l->cap - l->len, name, &p,
+				      (off_t)cookie);
+}
+
+static size_t add_plain(const struct listing *l, const char *name, uint64_t cookie,
+			const struct ovl_entry *e)
+{
+	struct stat st = {.st_ino = e->ino, .st_mode = e->attr.st.st_mode};
+
+	return fuse_add_direntry(l->req, l->out + l->len, l->cap - l->len, name, &st,
+				 (off_t)cookie);
+}
+
+/* Nonzero: no room for this entry. */
+static int add_entry(void *arg, const char *name, uint64_t cookie, const struct ovl_entry *e)
+{
+	struct listing *l = arg;
+	size_t need = l->plus ? add_plus(l, name, cookie, e) : add_plain(l, name, cookie, e);
+
+	if (need > l->cap - l->len)
+		return 1;
+	l->len += need;
+	return 0;
+}
+
+static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
+{
+	struct worker *w = op_worker(req);
+	struct listing l = {
+		.req = req,
+		.plus = plus,
+		.out = (char *)w->out,
+		.cap = size < SESSION_OUT_SIZE ? size : SESSION_OUT_SIZE,
+	};
+	int r;
+
+	r = ovl_readdir(w->se->ovl, ino, (uint64_t)off, plus, add_entry, &l);
+	/* Entries that were accepted hold references: they must reach the kernel, and the error
+	 * comes back when it asks for what follows them. */
+	reply_bytes(req, r < 0 && !l.len ? r : (ssize_t)l.len, w->out);
+}
+
+void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	(void)fi;
+	list(req, ino, size, off, false);
+}
+
+void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		    struct fuse_file_info *fi)
+{
+	(void)fi;
+	list(req, ino, size, off, true);
+}
+
+/* Names are made durable together with everything else. */
+void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+	(void)ino;
+	(void)datasync;
+	(void)fi;
+	reply_status(req, ovl_flush(op_session(req)->ovl));
+}

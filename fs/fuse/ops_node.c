@@ -1,0 +1,149 @@
+/* Operations on one inode: references, attributes, extended attributes. */
+#include "fs/fuse/session_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "fs/fuse/ids.h"
+#include "fs/fuse/reply.h"
+
+void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup)
+{
+	ovl_forget(op_session(req)->ovl, ino, nlookup);
+	fuse_reply_none(req);
+}
+
+void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+	for (size_t i = 0; i < count; i++)
+		ovl_forget(op_session(req)->ovl, forgets[i].ino, forgets[i].nlookup);
+	fuse_reply_none(req);
+}
+
+void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct ovl_attr a;
+	int r;
+
+	(void)fi;
+	r = ovl_getattr(op_session(req)->ovl, ino, &a);
+	reply_attr(req, r, &a);
+}
+
+/* The kernel's bits as the core's; @raw is the request's own word, of which libfuse passes less. */
+static unsigned set_flags(uint32_t raw)
+{
+	static const struct {
+		uint32_t kernel;
+		unsigned core;
+	} map[] = {
+		{FATTR_MODE, OVL_SET_MODE},
+		{FATTR_UID, OVL_SET_UID},
+		{FATTR_GID, OVL_SET_GID},
+		{FATTR_SIZE, OVL_SET_SIZE},
+		{FATTR_ATIME, OVL_SET_ATIME},
+		{FATTR_MTIME, OVL_SET_MTIME},
+		{FATTR_ATIME_NOW, OVL_SET_ATIME_NOW},
+		{FATTR_MTIME_NOW, OVL_SET_MTIME_NOW},
+		{FATTR_CTIME, OVL_SET_CTIME},
+		{FATTR_KILL_SUIDGID, OVL_SET_KILLPRIV},
+	};
+	unsigned set = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(map); i++)
+		if (raw & map[i].kernel)
+			set |= map[i].core;
+	return set;
+}
+
+void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
+		struct fuse_file_info *fi)
+{
+	struct session *se = op_session(req);
+	const struct fuse_setattr_in *raw = (const void *)(op_worker(req)->req + 1);
+	struct stat st = *attr;
+	struct ovl_attr a;
+	int r;
+
+	(void)to_set;
+	(void)fi;
+	st.st_uid = ids_store_uid(&se->ids, st.st_uid);
+	st.st_gid = ids_store_gid(&se->ids, st.st_gid);
+	r = ovl_setattr(se->ovl, ino, &st, set_flags(raw->valid), &a);
+	reply_attr(req, r, &a);
+}
+
+void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	char target[4096];
+	int r;
+
+	r = ovl_readlink(op_session(req)->ovl, ino, target);
+	reply_target(req, r, target);
+}
+
+void op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct statvfs st;
+	int r;
+
+	(void)ino;
+	r = ovl_statfs(op_session(req)->ovl, &st);
+	reply_statfs(req, r, &st);
+}
+
+/* An ACL is always fetched whole: what is shown may be shorter than what is kept. */
+static ssize_t get_acl(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	struct session *se = op_session(req);
+	uint8_t *out = op_worker(req)->out;
+	ssize_t n = ovl_getxattr(se->ovl, ino, name, out, SESSION_OUT_SIZE);
+
+	if (n < 0)
+		return n;
+	n = (ssize_t)ids_acl_show(&se->ids, out, (size_t)n);
+	return size && (size_t)n > size ? -ERANGE : n;
+}
+
+void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	struct worker *w = op_worker(req);
+	size_t room = size < SESSION_OUT_SIZE ? size : SESSION_OUT_SIZE;
+	ssize_t r;
+
+	r = ids_is_acl(name) ? get_acl(req, ino, name, room)
+			     : ovl_getxattr(w->se->ovl, ino, name, w->out, room);
+	reply_xattr(req, r, size, w->out);
+}
+
+void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	struct worker *w = op_worker(req);
+	size_t room = size < SESSION_OUT_SIZE ? size : SESSION_OUT_SIZE;
+	ssize_t r;
+
+	r = ovl_listxattr(w->se->ovl, ino, (char *)w->out, room);
+	reply_xattr(req, r, size, w->out);
+}
+
+void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
+		 int flags)
+{
+	struct worker *w = op_worker(req);
+	const void *stored = value;
+	int r;
+
+	if (ids_is_acl(name) && size <= SESSION_OUT_SIZE) {
+		memcpy(w->out, value, size);
+		ids_acl_store(&w->se->ids, w->out, size);
+		stored = w->out;
+	}
+	r = ovl_setxattr(w->se->ovl, ino, name, stored, size, flags);
+	reply_status(req, r);
+}
+
+void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	reply_status(req, ovl_removexattr(op_session(req)->ovl, ino, name));
+}

@@ -1,0 +1,189 @@
+/*
+ * Requests that libfuse 3.14 does not know, answered from the raw bytes: O_TMPFILE, statx with its
+ * birth time, 64-bit copy_file_range; and interrupts, which nobody needs to know about.
+ */
+#include "fs/fuse/session_internal.h"
+
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "fs/fuse/ids.h"
+#include "fs/fuse/reply.h"
+
+/* An answer: @r negative errno, or 0 and @len bytes. False: the kernel did not take it. */
+static bool raw_reply(const struct worker *w, int r, const void *body, size_t len)
+{
+	struct fuse_out_header head = {
+		.unique = w->req->unique,
+		.error = r < 0 ? -reply_errno(r) : 0,
+	};
+	struct iovec iov[2] = {
+		{.iov_base = &head, .iov_len = sizeof(head)},
+		{.iov_base = (void *)(uintptr_t)body, .iov_len = r < 0 ? 0 : len},
+	};
+
+	head.len = (uint32_t)(sizeof(head) + iov[1].iov_len);
+	return writev(w->se->loop.fd, iov, 2) >= 0;
+}
+
+/* The argument of the request when all @size bytes of it came. */
+static const void *raw_arg(const struct worker *w, size_t size)
+{
+	return w->req_len >= sizeof(*w->req) + size ? w->req + 1 : NULL;
+}
+
+static void raw_time(uint32_t valid_ms, uint64_t *ret_sec, uint32_t *ret_nsec)
+{
+	double seconds = reply_seconds(valid_ms);
+
+	*ret_sec = (uint64_t)seconds;
+	*ret_nsec = (uint32_t)((seconds - (double)*ret_sec) * 1e9);
+}
+
+static void raw_attr(const struct session *se, const struct ovl_attr *a, struct fuse_attr *ret)
+{
+	struct stat st = a->st;
+
+	ids_show(&se->ids, &st);
+	*ret = (struct fuse_attr){
+		.ino = st.st_ino,
+		.size = (uint64_t)st.st_size,
+		.blocks = (uint64_t)st.st_blocks,
+		.atime = (uint64_t)st.st_atim.tv_sec,
+		.mtime = (uint64_t)st.st_mtim.tv_sec,
+		.ctime = (uint64_t)st.st_ctim.tv_sec,
+		.atimensec = (uint32_t)st.st_atim.tv_nsec,
+		.mtimensec = (uint32_t)st.st_mtim.tv_nsec,
+		.ctimensec = (uint32_t)st.st_ctim.tv_nsec,
+		.mode = st.st_mode,
+		.nlink = (uint32_t)st.st_nlink,
+		.uid = st.st_uid,
+		.gid = st.st_gid,
+		.rdev = (uint32_t)st.st_rdev,
+		.blksize = (uint32_t)st.st_blksize,
+	};
+}
+
+static void raw_tmpfile(struct worker *w)
+{
+	const struct fuse_create_in *in = raw_arg(w, sizeof(*in));
+	struct session *se = w->se;
+	struct {
+		struct fuse_entry_out entry;
+		struct fuse_open_out open;
+	} out = {.open.open_flags = FOPEN_KEEP_CACHE | FOPEN_NOFLUSH};
+	struct ovl_entry e;
+	struct ovl_cred cred;
+	int r;
+
+	if (!in) {
+		(void)raw_reply(w, -EIO, NULL, 0);
+		return;
+	}
+	cred = ids_cred(&se->ids, w->req->uid, w->req->gid, in->umask);
+	r = ovl_tmpfile(se->ovl, w->req->nodeid, in->mode, &cred, &e);
+	if (r == 0) {
+		out.entry.nodeid = e.ino;
+		out.entry.generation = 1;
+		raw_time(e.valid_ms, &out.entry.entry_valid, &out.entry.entry_valid_nsec);
+		raw_time(e.attr.valid_ms, &out.entry.attr_valid, &out.entry.attr_valid_nsec);
+		raw_attr(se, &e.attr, &out.entry.attr);
+	}
+	if (!raw_reply(w, r, &out, sizeof(out)) && r == 0)
+		ovl_forget(se->ovl, e.ino, 1);
+}
+
+static struct proto_sx_time sx_time(struct timespec t)
+{
+	return (struct proto_sx_time){.tv_sec = t.tv_sec, .tv_nsec = (uint32_t)t.tv_nsec};
+}
+
+static void fill_statx(const struct session *se, const struct ovl_attr *a, struct proto_statx *ret)
+{
+	struct stat st = a->st;
+
+	ids_show(&se->ids, &st);
+	*ret = (struct proto_statx){
+		.mask = STATX_BASIC_STATS | STATX_BTIME,
+		.blksize = (uint32_t)st.st_blksize,
+		.nlink = (uint32_t)st.st_nlink,
+		.uid = st.st_uid,
+		.gid = st.st_gid,
+		.mode = (uint16_t)st.st_mode,
+		.ino = st.st_ino,
+		.size = (uint64_t)st.st_size,
+		.blocks = (uint64_t)st.st_blocks,
+		.atime = sx_time(st.st_atim),
+		.btime = sx_time(a->btime),
+		.ctime = sx_time(st.st_ctim),
+		.mtime = sx_time(st.st_mtim),
+		.rdev_major = major(st.st_rdev),
+		.rdev_minor = minor(st.st_rdev),
+	};
+}
+
+static void raw_statx(struct worker *w)
+{
+	struct proto_statx_out out = {0};
+	struct ovl_attr a;
+	int r;
+
+	r = ovl_getattr(w->se->ovl, w->req->nodeid, &a);
+	if (r == 0) {
+		raw_time(a.valid_ms, &out.attr_valid, &out.attr_valid_nsec);
+		fill_statx(w->se, &a, &out.stat);
+	}
+	(void)raw_reply(w, r, &out, sizeof(out));
+}
+
+static void raw_copy(struct worker *w)
+{
+	const struct fuse_copy_file_range_in *in = raw_arg(w, sizeof(*in));
+	struct proto_copy_out out = {0};
+	ssize_t n;
+
+	n = !in ? -EIO
+		: ovl_copy_range(w->se->ovl, w->req->nodeid, in->off_in, in->nodeid_out,
+				 in->off_out, in->len);
+	if (n > 0)
+		out.bytes_copied = (uint64_t)n;
+	(void)raw_reply(w, n < 0 ? (int)n : 0, &out, sizeof(out));
+}
+
+/* The one place where ENOSYS is meant: no operation waits for anything that an interrupt could cut
+ * short, and the kernel does not send another one. */
+static void raw_interrupt(struct worker *w)
+{
+	const struct fuse_interrupt_in *in = raw_arg(w, sizeof(*in));
+	struct fuse_out_header head = {.len = sizeof(head), .error = -ENOSYS};
+
+	if (!in)
+		return;
+	head.unique = in->unique | PROTO_INT_REQ_BIT;
+	/* ENOENT when its request has been answered meanwhile. */
+	(void)!write(w->se->loop.fd, &head, sizeof(head));
+}
+
+bool raw_serve(struct worker *w)
+{
+	if (!w->se->inited)
+		return false;
+	switch (w->req->opcode) {
+	case PROTO_TMPFILE:
+		raw_tmpfile(w);
+		return true;
+	case PROTO_STATX:
+		raw_statx(w);
+		return true;
+	case PROTO_COPY_FILE_RANGE_64:
+		raw_copy(w);
+		return true;
+	case FUSE_INTERRUPT:
+		raw_interrupt(w);
+		return true;
+	default:
+		return false;
+	}
+}
