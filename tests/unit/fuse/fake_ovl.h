@@ -1,0 +1,33 @@
+/*
+ * tests/unit/fuse/fake_ovl.h - a core whose answers the test sets: what the adapter passes down and
+ * does with a result that the real core gives rarely or never, and handlers that block at will.
+ *
+ * One directory (the root) with the files "a".."h", inodes 100.., of FAKE_SIZE bytes each. Fields
+ * marked "set" are the test's, the others are what came down.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "fs/core/ovl.h"
+
+#define FAKE_SIZE   (1u << 20)
+#define FAKE_FIRST  100
+#define FAKE_SETUID (FAKE_FIRST + 7) /* "h" */
+
+struct ovl {
+	_Atomic int result;        /* set: what every changing call returns when negative */
+	_Atomic bool hold;         /* set: reads of "a", and every fsync, wait while true */
+	_Atomic int held;          /* calls that wait now */
+	_Atomic int read_delay_us; /* set */
+	_Atomic int refs;          /* references that the kernel holds, root excluded */
+	_Atomic unsigned set;      /* the last setattr's flags */
+	_Atomic unsigned uid;      /* the last setattr's or creation's owner */
+	_Atomic unsigned umask;
+	_Atomic int killpriv; /* writes with the flag */
+	_Atomic int writes, copies, tmpfiles, fsyncs, flushes;
+	_Atomic uint64_t size;     /* set: of every file; 0: FAKE_SIZE */
+	_Atomic uint32_t valid_ms; /* set: of what is answered; 0: OVL_FOREVER */
+	_Atomic bool many;         /* set: the root lists 5000 names */
+};

@@ -1,0 +1,100 @@
+/* The end of a session, from each side, and mounting where it must be refused. */
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include "fs/fuse/mount.h"
+#include "tests/lib/tap.h"
+#include "tests/unit/fuse/fake_ovl.h"
+#include "tests/unit/fuse/rig.h"
+
+static int c_stat(int arg)
+{
+	struct stat st;
+
+	(void)arg;
+	return stat("b", &st) < 0 ? -errno : 0;
+}
+
+static int c_create(int i)
+{
+	char name[32];
+
+	(void)snprintf(name, sizeof(name), "x%d", i);
+	return mknod(name, S_IFREG | 0600, 0) < 0 ? -errno : 0;
+}
+
+/* Misses, each with a request of its own, until an error comes. */
+static int c_storm(int arg)
+{
+	struct stat st;
+	char name[32];
+
+	(void)arg;
+	for (int i = 0;; i++) {
+		(void)snprintf(name, sizeof(name), "y%d", i);
+		if (stat(name, &st) < 0 && errno != ENOENT)
+			return -errno;
+	}
+}
+
+static struct session *start(struct rig *r, struct ovl *o, int workers, int spin_us)
+{
+	struct session_opts opts = {
+		.ovl = o,
+		.fuse_fd = r->fuse_fd,
+		.ids = {.squash = true},
+		.workers = workers,
+		.spin_us = spin_us,
+	};
+	struct session *se;
+
+	if (session_new(&se) < 0 || session_start(se, &opts) < 0)
+		tap_fatal("cannot start a session");
+	return se;
+}
+
+int main(void)
+{
+	static struct ovl o;
+	struct session_opts bad = {.ovl = &o, .fuse_fd = -1};
+	struct mount_opts mo = {.name = "rattan:test"};
+	struct diag diag = {0};
+	struct session *se;
+	struct rig r;
+	int fd, got;
+
+	session_stop(NULL);
+	ok(session_new(&se) == 0, "a session that never starts");
+	session_stop(se);
+	ok(session_new(&se) == 0, "a session");
+	ok(session_start(se, &bad) < 0, "without a descriptor does not start");
+	session_stop(se);
+	bad.fuse_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	ok(session_new(&se) == 0 && session_start(se, &bad) == -EPROTO, "nor over something else");
+	session_stop(se);
+
+	rig_open(&r, false);
+	mo.dir = r.dir;
+	got = mount_fuse(&mo, &diag, &fd);
+	eq_int(got, -ENOTEMPTY, "not over a directory that holds something");
+	ok(strstr(diag.text, "not empty"), "which is said: %s", diag.text);
+	mo.dir = "/tmp/rattan-no-such-directory";
+	diag = (struct diag){0};
+	eq_int(mount_fuse(&mo, &diag, &fd), -ENOENT, "not over nothing");
+
+	se = start(&r, &o, 3, 1000);
+	eq_int(rig_do(&r, c_stat, 0), 0, "served");
+	eq_int(rig_do(&r, c_create, 0), 0, "created");
+	for (int i = 0; i < RIG_CLIENTS; i++)
+		rig_call(&r, i, c_storm, 0);
+	(void)usleep(300000);
+	session_stop(se);
+	ok(true, "stopped in the midst of requests");
+	for (int i = 0; i < RIG_CLIENTS; i++)
+		ok(rig_wait(&r, i, 5000) == -ENOTCONN, "client %d is told", i);
+	eq_int(rig_do(&r, c_stat, 0), -ENOTCONN, "and so is who comes later");
+	rig_close(&r);
+	return tap_done();
+}
