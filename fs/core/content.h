@@ -40,17 +40,26 @@ void content_close(struct content *c);
 uint64_t content_size(const struct content *c);   /* lock-free */
 uint64_t content_blocks(const struct content *c); /* st_blocks; lock-free */
 bool content_is_dirty(const struct content *c);   /* differs from what the last flush wrote */
-bool content_incomplete(const struct content *c); /* still needs its host file */
+/* Changed here, and some bytes still come from the host file. A file whose bytes nobody changed shows
+ * the host's live and is not incomplete. */
+bool content_incomplete(const struct content *c);
 
 ssize_t content_read(struct content *c, uint64_t off, void *buf, size_t n) MUST_USE;
 ssize_t content_write(struct content *c, uint64_t off, const void *buf, size_t n) MUST_USE;
 int content_truncate(struct content *c, uint64_t size) MUST_USE;
 int content_fallocate(struct content *c, int mode, uint64_t off, uint64_t len) MUST_USE;
 int64_t content_seek(struct content *c, int64_t off, int whence) MUST_USE;
+/* Whole blocks at equal alignment are shared, the rest is copied. Holes stay holes. Short at the end
+ * of @in, and after 16 MiB of bytes that had to be copied (so that the caller can wait for a flush):
+ * call again; 0 is the end of @in. @in may be @out. */
 ssize_t content_copy(struct content *in, uint64_t off_in, struct content *out, uint64_t off_out,
 		     uint64_t n) MUST_USE;
-/* Bring in what still comes from the host file, so that it is not needed any more. */
+/* Bring in what still comes from the host file, so that it is not needed any more. A file whose bytes
+ * nobody changed counts as changed from then on. Large parts go to the store's chunks directly, so
+ * memory stays bounded; durable only after a flush. -EIO: the host file is not what it was. */
 int content_complete(struct content *c) MUST_USE;
+/* The same, at most about @max bytes: 1 when more is left, 0 when complete. */
+int content_complete_some(struct content *c, uint64_t max) MUST_USE;
 
 /*
  * Flushing, in three steps so that nobody waits for the disk:
@@ -60,6 +69,9 @@ int content_complete(struct content *c) MUST_USE;
  *   (content, data, chunk, size, blocks, origin.valid) and adds extents to @b. No locks of the core.
  *   May be called again with a new batch after -EAGAIN.
  * 3 content_snap_done: @ok: what was flushed and not written since becomes clean; else stays dirty.
+ *   The batch must have been committed, so that the view sees it.
+ * One snapshot of a content at a time: content_snap_take is -EBUSY while another is not done. A
+ * snapshot keeps its content alive.
  */
 struct content_snap;
 int content_snap_take(struct content *c, struct content_snap **ret) MUST_USE;

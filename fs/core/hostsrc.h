@@ -9,7 +9,8 @@
  * Inode numbers: a host inode on the source's own device with a number below 2^40 gets
  * STORE_HOST_INO | index << 40 | host inode, the same in every run; others are numbered by the core.
  *
- * Threads: all calls at once. Descriptors of opened files are cached (bounded, least recently used).
+ * Threads: all calls at once. Descriptors of opened files are cached (bounded, least recently used); a
+ * file that the host replaces under its name is seen within 20 ms.
  * Errors: of openat2(2), fstatat(2), pread(2); -ESTALE the file is not the one asked for any more.
  */
 #pragma once
@@ -47,10 +48,10 @@ struct hostsrc_id {
 	struct timespec mtime;
 };
 void hostsrc_id_of(const struct stat *st, struct hostsrc_id *ret);
-/* pread of a regular file, through the descriptor cache. With @id, -ESTALE when the file has another
- * identity now. @ret_id (may be NULL): the identity that was read. */
-ssize_t hostsrc_pread(struct hostsrc *h, const char *rel, const struct hostsrc_id *id,
-		      uint64_t off, void *buf, size_t n) MUST_USE;
+/* pread of a regular file, through the descriptor cache; short only at its end. With @id, -ESTALE when
+ * the file had another identity after the read. */
+ssize_t hostsrc_pread(struct hostsrc *h, const char *rel, const struct hostsrc_id *id, uint64_t off,
+		      void *buf, size_t n) MUST_USE;
 int64_t hostsrc_seek(struct hostsrc *h, const char *rel, int64_t off, int whence) MUST_USE;
 ssize_t hostsrc_getxattr(struct hostsrc *h, const char *rel, const char *name, void *value,
 			 size_t size) MUST_USE;

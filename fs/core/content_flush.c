@@ -1,0 +1,405 @@
+/* Snapshots of what is dirty, and how it goes into the store. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/core/content_internal.h"
+
+#define PUT_BYTES (32u << 20) /* of chunks in one store transaction */
+#define PUT_MAX   4096u
+
+struct snap_ent {
+	uint64_t idx;
+	struct blk *blk;
+	uint32_t len; /* BLK_DATA: without trailing zeros */
+	bool base;    /* block 0 of the old base, which has had no extent yet */
+	bool put;     /* @digest is set and its chunk was in the store */
+	struct digest digest;
+};
+
+struct content_snap {
+	struct content *c;
+	struct snap_ent *ent; /* in order of idx */
+	size_t n;
+	/* the content's fields at the time */
+	uint64_t gen, size, valid, cut, units;
+	enum rec_content base;
+	struct blk *base_blk;
+	bool pristine;
+	struct hostsrc_id host_id;
+
+	enum rec_content kind; /* what will be recorded */
+	struct blk *new_base;  /* for it: REC_INLINE, REC_CHUNK */
+	bool stored;           /* content_snap_store has run: this is a retry */
+};
+
+/* ---- 1: taking ---- */
+
+static void snap_free(struct content_snap *sn)
+{
+	for (size_t i = 0; i < sn->n; i++)
+		blk_unref(sn->ent[i].blk);
+	blk_unref(sn->base_blk);
+	blk_unref(sn->new_base);
+	free(sn->ent);
+	free(sn);
+}
+
+/* Does all that is left of the file lie in block 0, and do we hold it? */
+static bool snap_small(const struct content_snap *sn)
+{
+	bool have = sn->n > 0 && sn->ent[0].idx == 0;
+
+	/* An extent of block 0 that stays in place keeps the file in extents: giving it up while
+	 * readers still look for it in the view would show them a hole. */
+	return sn->size <= BLOCK && sn->valid == 0 &&
+	       (have || sn->base != REC_EXTENTS || sn->cut == 0);
+}
+
+static enum rec_content snap_kind(const struct content_snap *sn)
+{
+	const struct snap_ent *e = sn->n > 0 && sn->ent[0].idx == 0 ? sn->ent : NULL;
+
+	if (sn->pristine)
+		return REC_EMPTY;
+	if (!snap_small(sn))
+		return REC_EXTENTS;
+	if (!e)
+		return sn->cut == 0 || sn->base == REC_EXTENTS ? REC_EMPTY : sn->base;
+	if (e->len == 0)
+		return REC_EMPTY;
+	return e->blk->kind == BLK_DATA && e->len <= REC_INLINE_MAX ? REC_INLINE : REC_CHUNK;
+}
+
+static void add_ent(struct content_snap *sn, uint64_t idx, struct blk *b, bool base)
+{
+	struct snap_ent *e = &sn->ent[sn->n++];
+
+	*e = (struct snap_ent){.idx = idx, .blk = blk_ref(b), .len = b->len, .base = base};
+	if (b->kind == BLK_DATA) {
+		e->len = (uint32_t)trim_zeros(b->data, b->len);
+	} else if (b->kind == BLK_REF) {
+		e->digest = b->digest;
+		e->put = true;
+	}
+}
+
+/* A base of one block turns into extents: block 0 needs one, unless it is changed or gone. */
+static bool base_needs_extent(const struct content_snap *sn, const struct content *c)
+{
+	return sn->base_blk && sn->cut > 0 && sn->size > BLOCK && !blkmap_get(&c->map, 0);
+}
+
+static int snap_fill_locked(struct content_snap *sn, struct content *c)
+{
+	struct blk *b;
+
+	sn->ent = calloc(c->map.count + 1, sizeof *sn->ent);
+	if (!sn->ent)
+		return -ENOMEM;
+	sn->gen = atomic_load(&c->gen);
+	sn->size = atomic_load(&c->size);
+	sn->units = atomic_load(&c->units);
+	sn->valid = c->valid;
+	sn->cut = c->cut;
+	sn->base = c->base;
+	sn->base_blk = c->base_blk ? blk_ref(c->base_blk) : NULL;
+	sn->pristine = c->pristine;
+	sn->host_id = c->host_id;
+	if (base_needs_extent(sn, c))
+		add_ent(sn, 0, c->base_blk, true);
+	for (uint64_t idx = 0; (b = blkmap_next(&c->map, idx, &idx)); idx++)
+		add_ent(sn, idx, b, false);
+	sn->kind = snap_kind(sn);
+	c->cut_new = NO_CUT;
+	c->snapping = true;
+	return 0;
+}
+
+int content_snap_take(struct content *c, struct content_snap **ret)
+{
+	struct content_snap *sn = calloc(1, sizeof *sn);
+	int r = -EBUSY;
+
+	if (!sn)
+		return -ENOMEM;
+	sn->c = c;
+	pthread_rwlock_wrlock(&c->lock);
+	if (!c->snapping)
+		r = snap_fill_locked(sn, c);
+	pthread_rwlock_unlock(&c->lock);
+	if (r < 0) {
+		snap_free(sn);
+		return r;
+	}
+	atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+	*ret = sn;
+	return 0;
+}
+
+/* ---- 2: storing ---- */
+
+static bool needs_put(const struct content_snap *sn, const struct snap_ent *e)
+{
+	return e->blk->kind == BLK_DATA && e->len > 0 && !e->put && sn->kind != REC_INLINE &&
+	       sn->kind != REC_EMPTY;
+}
+
+struct put_batch {
+	struct store *s;
+	struct store_chunk *chunks;
+	struct snap_ent **ents;
+	size_t n, bytes;
+};
+
+static int put_flush(struct put_batch *p)
+{
+	int r = p->n ? store_chunks_put(p->s, p->chunks, p->n) : 0;
+
+	for (size_t i = 0; r == 0 && i < p->n; i++) {
+		p->ents[i]->digest = p->chunks[i].digest;
+		p->ents[i]->put = true;
+	}
+	p->n = p->bytes = 0;
+	return r;
+}
+
+static int put_add(struct put_batch *p, struct snap_ent *e)
+{
+	p->chunks[p->n] = (struct store_chunk){.data = e->blk->data, .len = e->len};
+	p->ents[p->n++] = e;
+	p->bytes += e->len;
+	return p->n == PUT_MAX || p->bytes >= PUT_BYTES ? put_flush(p) : 0;
+}
+
+static int put_all(struct put_batch *p, struct content_snap **sn, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < sn[i]->n; k++) {
+			int r = needs_put(sn[i], &sn[i]->ent[k]) ? put_add(p, &sn[i]->ent[k]) : 0;
+
+			if (r < 0)
+				return r;
+		}
+	return put_flush(p);
+}
+
+int content_snaps_put(struct store *s, struct content_snap **sn, size_t n)
+{
+	struct put_batch p = {.s = s};
+	size_t want = 0;
+	int r = -ENOMEM;
+
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < sn[i]->n; k++)
+			want += needs_put(sn[i], &sn[i]->ent[k]);
+	if (want == 0)
+		return 0;
+	if (want > PUT_MAX)
+		want = PUT_MAX;
+	p.chunks = calloc(want, sizeof *p.chunks);
+	p.ents = calloc(want, sizeof *p.ents);
+	if (p.chunks && p.ents)
+		r = put_all(&p, sn, n);
+	free(p.chunks);
+	free(p.ents);
+	return r;
+}
+
+/* A chunk that is only referred to: if it was collected, put it again from the cache. */
+static int renew_ref(struct content_snap *sn, const struct snap_ent *e)
+{
+	struct content_env *env = sn->c->env;
+	uint8_t *tmp = env_scratch_get(env);
+	struct store_chunk chunk = {.data = tmp, .len = e->len};
+	int r;
+
+	if (!tmp)
+		return -ENOMEM;
+	r = env_chunk_read(env, &e->digest, 0, tmp, e->len);
+	if (r == 0)
+		r = store_chunks_put(env->store, &chunk, 1);
+	env_scratch_put(env, tmp);
+	return r;
+}
+
+static int put_chunks(struct content_snap *sn)
+{
+	for (size_t i = 0; sn->stored && i < sn->n; i++) {
+		struct snap_ent *e = &sn->ent[i];
+		int r = 0;
+
+		if (e->blk->kind == BLK_DATA)
+			e->put = false;
+		else if (e->blk->kind == BLK_REF)
+			r = renew_ref(sn, e);
+		if (r < 0)
+			return r;
+	}
+	sn->stored = true;
+	return content_snaps_put(sn->c->env->store, &sn, 1);
+}
+
+/* Must a hole be recorded here, or is there nothing that it would hide? */
+static int hides(const struct content_snap *sn, uint64_t idx, bool *ret)
+{
+	struct store_extent x;
+	int r = -ENOENT;
+
+	*ret = idx * BLOCK < sn->valid;
+	if (*ret)
+		return 0;
+	if (sn->base == REC_EXTENTS && idx < sn->cut)
+		r = env_extent(sn->c->env, sn->c->ino, idx, &x);
+	if (r == -ENOENT)
+		return 0;
+	*ret = r == 0 && x.len > 0;
+	return r;
+}
+
+static int write_extents(struct content_snap *sn, struct store_batch *b)
+{
+	int r = 0;
+
+	if (sn->base == REC_EXTENTS && sn->cut != NO_CUT)
+		r = store_batch_extents_cut(b, sn->c->ino, sn->cut);
+	for (size_t i = 0; r == 0 && i < sn->n; i++) {
+		const struct snap_ent *e = &sn->ent[i];
+		struct store_extent x = {.block = e->idx, .len = e->len, .chunk = e->digest};
+		bool needed = true;
+
+		if (e->len == 0) {
+			x.chunk = (struct digest){0};
+			r = hides(sn, e->idx, &needed);
+		}
+		if (r == 0 && needed)
+			r = store_batch_extent(b, sn->c->ino, &x);
+	}
+	return r;
+}
+
+/* The new base, made here because content_snap_done cannot fail. */
+static int make_base(struct content_snap *sn)
+{
+	struct snap_ent *e = sn->n > 0 && sn->ent[0].idx == 0 ? sn->ent : NULL;
+
+	blk_unref(sn->new_base);
+	sn->new_base = NULL;
+	if (sn->kind != REC_INLINE && sn->kind != REC_CHUNK)
+		return 0;
+	if (!e) {
+		sn->new_base = blk_ref(sn->base_blk);
+		return 0;
+	}
+	if (sn->kind == REC_INLINE) {
+		sn->new_base = blk_ref(e->blk);
+		return 0;
+	}
+	return blk_new_ref(sn->c->env, &e->digest, e->len, &sn->new_base);
+}
+
+static int fill_inline(struct rec_inode *rec, const struct blk *b)
+{
+	size_t n = trim_zeros(b->data, b->len);
+
+	rec->data = malloc(n ? n : 1);
+	if (!rec->data)
+		return -ENOMEM;
+	if (n)
+		memcpy(rec->data, b->data, n);
+	rec->data_len = n;
+	return 0;
+}
+
+static int fill_record(const struct content_snap *sn, struct rec_inode *rec)
+{
+	uint64_t trimmed = 0;
+
+	free(rec->data);
+	rec->data = NULL;
+	rec->data_len = 0;
+	rec->chunk_len = 0;
+	memset(&rec->chunk, 0, sizeof rec->chunk);
+	rec->content = sn->kind;
+	rec->size = sn->size;
+	for (size_t i = 0; i < sn->n; i++)
+		trimmed += sn->ent[i].blk->kind != BLK_DATA || sn->ent[i].base
+				   ? 0
+				   : units_of(sn->ent[i].blk->len) - units_of(sn->ent[i].len);
+	rec->blocks = sn->units > trimmed ? sn->units - trimmed : 0;
+	if (sn->c->host && rec->origin.root) {
+		rec->origin.valid = sn->valid;
+		rec->origin.dev = sn->host_id.dev;
+		rec->origin.ino = sn->host_id.ino;
+		rec->origin.size = sn->host_id.size;
+		rec->origin.mtime = sn->host_id.mtime;
+	}
+	if (sn->kind == REC_INLINE)
+		return fill_inline(rec, sn->new_base);
+	if (sn->kind == REC_CHUNK) {
+		rec->chunk = sn->new_base->digest;
+		rec->chunk_len = sn->new_base->len;
+	}
+	return 0;
+}
+
+int content_snap_store(struct content_snap *sn, struct store_batch *b, struct rec_inode *rec)
+{
+	int r = put_chunks(sn);
+
+	if (r == 0)
+		r = make_base(sn);
+	if (r == 0)
+		r = fill_record(sn, rec);
+	if (r < 0)
+		return r;
+	if (sn->kind == REC_EXTENTS)
+		return write_extents(sn, b);
+	/* out of extents: the old ones would come back with the next growth */
+	return sn->base == REC_EXTENTS ? store_batch_extents_cut(b, sn->c->ino, 0) : 0;
+}
+
+/* ---- 3: done ---- */
+
+static void adopt_locked(struct content_snap *sn, struct content *c)
+{
+	for (size_t i = 0; i < sn->n; i++) {
+		struct snap_ent *e = &sn->ent[i];
+
+		/* the snapshot's reference kept everyone from changing it in place */
+		if (e->base || blkmap_get(&c->map, e->idx) != e->blk)
+			continue;
+		if (e->blk->kind == BLK_DATA)
+			c->data_units -= (int64_t)units_of(e->blk->len) - (int64_t)units_of(e->len);
+		blkmap_del(&c->map, e->idx);
+	}
+	blk_unref(c->base_blk);
+	c->base = sn->kind;
+	c->base_blk = sn->new_base;
+	sn->new_base = NULL;
+	c->cut = c->cut_new;
+	content_account_locked(c);
+	if (atomic_load(&c->gen) == sn->gen)
+		atomic_store(&c->clean_gen, sn->gen);
+}
+
+void content_snap_done(struct content_snap *sn, bool ok)
+{
+	struct content *c = sn->c;
+
+	pthread_rwlock_wrlock(&c->lock);
+	if (ok && sn->stored)
+		adopt_locked(sn, c);
+	c->snapping = false;
+	pthread_rwlock_unlock(&c->lock);
+	for (size_t i = 0; ok && i < sn->n; i++) {
+		struct snap_ent *e = &sn->ent[i];
+
+		if (e->blk->kind != BLK_DATA)
+			continue;
+		blk_settle(e->blk);
+		if (e->put)
+			env_cache_add(c->env, &e->digest, e->blk);
+	}
+	snap_free(sn);
+	content_put(c);
+}

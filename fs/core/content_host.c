@@ -1,0 +1,189 @@
+/* Host files: pinning their identity at the first change, and bringing them in whole. */
+#include <unistd.h>
+
+#include "fs/core/content_internal.h"
+
+#define WINDOW    64u /* blocks per step: 8 MiB */
+/* Host files up to this size become dirty blocks, which the next flush puts into the store together
+ * with all else; larger ones are put there at once, so that memory stays bounded. */
+#define IN_MEMORY (UINT64_C(1) << 20)
+
+int content_freeze(struct content *c)
+{
+	struct hostsrc_id id;
+	struct stat st;
+	int r;
+
+	if (!c->pristine)
+		return 0;
+	/* What is there now counts, not what was there when it was looked up. */
+	r = hostsrc_stat(c->host, c->rel, &st);
+	if (r < 0 || !S_ISREG(st.st_mode))
+		return r == -ENOMEM ? r : -EIO;
+	hostsrc_id_of(&st, &id);
+	if (id.size > CONTENT_MAX_SIZE)
+		return -EFBIG;
+	pthread_rwlock_wrlock(&c->lock);
+	c->host_id = id;
+	c->valid = id.size;
+	c->pristine = false;
+	c->data_units = (int64_t)st.st_blocks;
+	atomic_store(&c->size, id.size);
+	content_account_locked(c);
+	pthread_rwlock_unlock(&c->lock);
+	return 0;
+}
+
+/* Some blocks of the host file on their way into the map. */
+struct window {
+	uint64_t first, n;
+	struct blk *blk[WINDOW]; /* NULL: a hole, or not the host's */
+	uint32_t was[WINDOW];    /* host bytes that it stands for */
+};
+
+static void window_release(struct window *w)
+{
+	for (unsigned i = 0; i < WINDOW; i++)
+		blk_unref(w->blk[i]);
+}
+
+/* Bytes of one host block, trimmed; none at all when they are zeros. */
+static int take_block(struct content *c, uint64_t idx, uint32_t len, struct blk **ret)
+{
+	cleanup_blk struct blk *b = NULL;
+	int r = blk_new_data(c->env, len, &b);
+	ssize_t got;
+
+	if (r < 0)
+		return r;
+	got = hostsrc_pread(c->host, c->rel, &c->host_id, idx * BLOCK, b->data, len);
+	if (got != (ssize_t)len)
+		return got == -ENOMEM ? -ENOMEM : -EIO;
+	b->len = (uint32_t)trim_zeros(b->data, len);
+	if (b->len == 0)
+		return 0;
+	*ret = b;
+	b = NULL;
+	return 0;
+}
+
+static int window_read(struct content *c, struct window *w)
+{
+	for (unsigned i = 0; i < w->n; i++) {
+		struct place p;
+		int r = content_find(c, w->first + i, &p);
+
+		if (r == 0 && p.at == PLACE_HOST) {
+			w->was[i] = p.len;
+			r = take_block(c, w->first + i, p.len, &w->blk[i]);
+		}
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* Put the bytes into the store and keep only their digests. */
+static int window_store(struct content *c, struct window *w)
+{
+	struct store_chunk chunks[WINDOW];
+	unsigned at[WINDOW], n = 0;
+	int r;
+
+	for (unsigned i = 0; i < w->n; i++)
+		if (w->blk[i]) {
+			chunks[n] = (struct store_chunk){.data = w->blk[i]->data,
+							 .len = w->blk[i]->len};
+			at[n++] = i;
+		}
+	r = n ? store_chunks_put(c->env->store, chunks, n) : 0;
+	for (unsigned i = 0; r == 0 && i < n; i++) {
+		struct blk *ref;
+
+		r = blk_new_ref(c->env, &chunks[i].digest, (uint32_t)chunks[i].len, &ref);
+		if (r == 0) {
+			blk_unref(w->blk[at[i]]);
+			w->blk[at[i]] = ref;
+		}
+	}
+	return r;
+}
+
+static int window_publish(struct content *c, struct window *w)
+{
+	int r = 0;
+
+	pthread_rwlock_wrlock(&c->lock);
+	for (unsigned i = 0; r == 0 && i < w->n; i++) {
+		struct blk *b = w->blk[i];
+
+		if (!w->was[i])
+			continue;
+		c->data_units += (b ? (int64_t)units_of(b->len) : 0) - (int64_t)units_of(w->was[i]);
+		if (b)
+			r = blkmap_set(&c->map, w->first + i, b);
+		if (r == 0)
+			w->blk[i] = NULL;
+	}
+	if (r == 0)
+		c->valid = w->first * BLOCK;
+	content_account_locked(c);
+	content_touch_locked(c);
+	pthread_rwlock_unlock(&c->lock);
+	return r;
+}
+
+/* The last blocks that are still the host's: from the end, so that content.valid tells how far it is. */
+static int complete_window(struct content *c, uint64_t *ret_bytes)
+{
+	uint64_t valid = c->valid, last = (valid - 1) / BLOCK;
+	struct window w = {.first = last < WINDOW ? 0 : last + 1 - WINDOW};
+	int64_t data;
+	int r = 0;
+
+	w.n = last + 1 - w.first;
+	*ret_bytes = valid - w.first * BLOCK;
+	data = hostsrc_seek(c->host, c->rel, (int64_t)(w.first * BLOCK), SEEK_DATA);
+	if (data == -ENXIO || (data >= 0 && (uint64_t)data >= valid)) {
+		uint8_t probe; /* all hole: still the file that it was? */
+
+		if (hostsrc_pread(c->host, c->rel, &c->host_id, 0, &probe, 1) < 0)
+			return -EIO;
+		w.n = 0;
+	}
+	r = window_read(c, &w);
+	if (r == 0 && valid > IN_MEMORY)
+		r = window_store(c, &w);
+	if (r == 0)
+		r = window_publish(c, &w);
+	window_release(&w);
+	return r;
+}
+
+int content_complete_some(struct content *c, uint64_t max)
+{
+	uint64_t done = 0, n;
+	int r;
+
+	pthread_mutex_lock(&c->change);
+	r = content_freeze(c);
+	while (r == 0 && c->valid > 0 && (done == 0 || done < max)) {
+		r = complete_window(c, &n);
+		done += n;
+	}
+	if (r == 0 && c->valid > 0)
+		r = 1;
+	pthread_mutex_unlock(&c->change);
+	return r;
+}
+
+int content_complete(struct content *c)
+{
+	int r;
+
+	/* in steps, so that writers get in between */
+	do {
+		r = content_complete_some(c, WINDOW * BLOCK);
+	} while (r > 0);
+	return r;
+}

@@ -1,0 +1,494 @@
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+
+#include "fs/core/content_internal.h"
+
+/* fallocate(2) of more than this asks the store whether the disk could hold it. */
+#define ASK_DISK (UINT64_C(64) << 20)
+
+/* ---- one block ---- */
+
+void content_trim_host_locked(struct content *c)
+{
+	while (c->valid > 0) {
+		uint64_t last = (c->valid - 1) / BLOCK;
+
+		if (!blkmap_get(&c->map, last))
+			break;
+		c->valid = last * BLOCK;
+	}
+}
+
+int content_publish(struct content *c, uint64_t idx, const struct place *old, struct blk *b)
+{
+	int r;
+
+	pthread_rwlock_wrlock(&c->lock);
+	r = blkmap_set(&c->map, idx, b);
+	if (r == 0) {
+		c->data_units += (int64_t)units_of(b->len) - (int64_t)units_of(old->len);
+		content_trim_host_locked(c);
+		content_account_locked(c);
+		content_touch_locked(c);
+	}
+	pthread_rwlock_unlock(&c->lock);
+	if (r < 0)
+		blk_unref(b);
+	return r;
+}
+
+void content_extend(struct content *c, uint64_t size)
+{
+	if (size <= atomic_load(&c->size)) /* only a changer moves it, and that is us */
+		return;
+	pthread_rwlock_wrlock(&c->lock);
+	atomic_store(&c->size, size);
+	content_touch_locked(c);
+	pthread_rwlock_unlock(&c->lock);
+}
+
+int content_find(struct content *c, uint64_t idx, struct place *ret)
+{
+	int r;
+
+	pthread_rwlock_rdlock(&c->lock);
+	r = content_find_locked(c, idx, ret);
+	pthread_rwlock_unlock(&c->lock);
+	return r;
+}
+
+/* A private copy of the block's bytes [0, keep), with room for @cap. */
+static int copy_block(struct content *c, uint64_t idx, size_t keep, size_t cap,
+		      struct place *ret_old, struct blk **ret)
+{
+	cleanup_blk struct blk *b = NULL;
+	size_t n = 0;
+	int r;
+
+	pthread_rwlock_rdlock(&c->lock);
+	r = content_find_locked(c, idx, ret_old);
+	if (r == 0) {
+		n = ret_old->len < keep ? ret_old->len : keep;
+		r = blk_new_data(c->env, n > cap ? n : cap, &b);
+	}
+	if (r == 0 && n) {
+		r = content_fetch_locked(c, idx, ret_old, 0, b->data, n);
+		b->len = (uint32_t)n;
+	}
+	pthread_rwlock_unlock(&c->lock);
+	if (r < 0)
+		return r;
+	*ret = b;
+	b = NULL;
+	return 0;
+}
+
+/* Into the dirty block that is there and nobody else holds; -EAGAIN when there is none. */
+static int write_in_place(struct content *c, uint64_t idx, size_t o, const void *p, size_t k)
+{
+	struct blk *b;
+	int r = -EAGAIN;
+
+	pthread_rwlock_wrlock(&c->lock);
+	b = blkmap_get(&c->map, idx);
+	if (b && b->kind == BLK_DATA && !blk_shared(b)) {
+		uint32_t before = b->len;
+
+		r = blk_grow(b, o + k);
+		if (r == 0) {
+			blk_put(b, o, p, k);
+			c->data_units += (int64_t)units_of(b->len) - (int64_t)units_of(before);
+			content_account_locked(c);
+			content_touch_locked(c);
+		}
+	}
+	pthread_rwlock_unlock(&c->lock);
+	return r;
+}
+
+static int write_block(struct content *c, uint64_t idx, size_t o, const void *p, size_t k)
+{
+	uint64_t start = idx * BLOCK;
+	struct place old;
+	struct blk *b;
+	int r = write_in_place(c, idx, o, p, k);
+
+	if (r != -EAGAIN)
+		return r;
+	if (o == 0 && (k == BLOCK || start + k >= atomic_load(&c->size))) {
+		r = content_find(c, idx, &old);
+		if (r == 0)
+			r = blk_new_data(c->env, k, &b);
+	} else {
+		r = copy_block(c, idx, BLOCK, o + k, &old, &b);
+	}
+	if (r < 0)
+		return r;
+	blk_put(b, o, p, k);
+	return content_publish(c, idx, &old, b);
+}
+
+/* ---- writing ---- */
+
+ssize_t content_write_range(struct content *c, uint64_t off, const uint8_t *p, size_t n)
+{
+	size_t done = 0;
+
+	while (done < n) {
+		uint64_t at = off + done;
+		size_t o = (size_t)(at % BLOCK);
+		size_t k = BLOCK - o < n - done ? BLOCK - o : n - done;
+		int r = write_block(c, at / BLOCK, o, p + done, k);
+
+		if (r < 0)
+			return done ? (ssize_t)done : r;
+		done += k;
+		content_extend(c, off + done);
+	}
+	return (ssize_t)done;
+}
+
+ssize_t content_write(struct content *c, uint64_t off, const void *buf, size_t n)
+{
+	ssize_t r;
+
+	if (n == 0)
+		return 0;
+	if (off >= CONTENT_MAX_SIZE)
+		return -EFBIG;
+	if (n > SSIZE_MAX)
+		n = SSIZE_MAX;
+	if (n > CONTENT_MAX_SIZE - off)
+		n = (size_t)(CONTENT_MAX_SIZE - off);
+	pthread_mutex_lock(&c->change);
+	r = content_freeze(c);
+	if (r == 0)
+		r = content_write_range(c, off, buf, n);
+	pthread_mutex_unlock(&c->change);
+	return r;
+}
+
+/* ---- truncation ---- */
+
+struct sum_units {
+	const struct content *c;
+	int64_t units;
+};
+
+static int add_units(void *arg, const struct store_extent *x)
+{
+	struct sum_units *s = arg;
+
+	if (x->block >= s->c->cut)
+		return 1;
+	if (!blkmap_get(&s->c->map, x->block))
+		s->units += (int64_t)units_of(x->len);
+	return 0;
+}
+
+/* Units of recorded extents from block @first on that show. */
+static int base_units(struct content *c, uint64_t first, int64_t *ret)
+{
+	struct sum_units s = {.c = c};
+	int r = 0;
+
+	pthread_rwlock_rdlock(&c->lock);
+	if (c->base == REC_EXTENTS)
+		r = env_extents(c->env, c->ino, first, add_units, &s);
+	pthread_rwlock_unlock(&c->lock);
+	*ret = s.units;
+	return r < 0 ? (r == -EBADMSG ? -EIO : r) : 0;
+}
+
+/* The block that the new end lies in loses what is behind the end. */
+static int cut_block(struct content *c, uint64_t idx, size_t part)
+{
+	struct place old;
+	struct blk *b;
+	int r = content_find(c, idx, &old);
+
+	if (r < 0 || old.len <= part || old.at == PLACE_HOST)
+		return r; /* the host's bytes end with content.valid */
+	r = copy_block(c, idx, part, part, &old, &b);
+	return r < 0 ? r : content_publish(c, idx, &old, b);
+}
+
+static void drop_from_locked(struct content *c, uint64_t first)
+{
+	struct blk *b;
+	uint64_t idx;
+
+	while ((b = blkmap_next(&c->map, first, &idx))) {
+		c->data_units -= (int64_t)units_of(b->len);
+		blkmap_del(&c->map, idx);
+	}
+	if (c->cut > first)
+		c->cut = first;
+	if (c->cut_new > first)
+		c->cut_new = first;
+}
+
+static int shrink(struct content *c, uint64_t size)
+{
+	uint64_t first = (size + BLOCK - 1) / BLOCK;
+	int64_t gone = 0;
+	int r = 0;
+
+	if (size > 0) {
+		r = base_units(c, first, &gone);
+		if (r == 0 && size % BLOCK)
+			r = cut_block(c, size / BLOCK, (size_t)(size % BLOCK));
+	}
+	if (r < 0)
+		return r;
+	pthread_rwlock_wrlock(&c->lock);
+	drop_from_locked(c, first);
+	if (c->valid > size) {
+		gone += (int64_t)(units_of(c->valid) - units_of(size));
+		c->valid = size;
+	}
+	c->data_units -= gone;
+	if (c->data_units > (int64_t)units_of(size))
+		c->data_units = (int64_t)units_of(size);
+	pthread_rwlock_unlock(&c->lock);
+	return 0;
+}
+
+static void set_size(struct content *c, uint64_t size)
+{
+	pthread_rwlock_wrlock(&c->lock);
+	if (size != atomic_load(&c->size) || c->reserved) {
+		if (size <= atomic_load(&c->size)) /* promises behind the end are taken back */
+			c->reserved = c->reserve_end = 0;
+		atomic_store(&c->size, size);
+		content_account_locked(c);
+		content_touch_locked(c);
+	}
+	pthread_rwlock_unlock(&c->lock);
+}
+
+static int truncate_changing(struct content *c, uint64_t size)
+{
+	int r = 0;
+
+	if (c->pristine && size == 0) {
+		pthread_rwlock_wrlock(&c->lock); /* nothing of the host file is needed any more */
+		c->pristine = false;
+		pthread_rwlock_unlock(&c->lock);
+	} else {
+		r = content_freeze(c);
+	}
+	if (r == 0 && size < atomic_load(&c->size))
+		r = shrink(c, size);
+	if (r == 0)
+		set_size(c, size);
+	return r;
+}
+
+int content_truncate(struct content *c, uint64_t size)
+{
+	int r;
+
+	if (size > CONTENT_MAX_SIZE)
+		return -EFBIG;
+	pthread_mutex_lock(&c->change);
+	r = truncate_changing(c, size);
+	pthread_mutex_unlock(&c->change);
+	return r;
+}
+
+/* ---- holes ---- */
+
+/* A hole is recorded only where it hides something, now or once a flush under way is through. */
+static int put_hole(struct content *c, uint64_t idx, const struct place *old)
+{
+	struct blk *hole;
+	int r = blk_new_hole(c->env, &hole);
+
+	if (r < 0)
+		return r;
+	pthread_rwlock_wrlock(&c->lock);
+	if (c->base != REC_EMPTY || c->snapping || idx * BLOCK < c->valid)
+		r = blkmap_set(&c->map, idx, blk_ref(hole));
+	else
+		blkmap_del(&c->map, idx);
+	if (r == 0) {
+		c->data_units -= (int64_t)units_of(old->len);
+		content_trim_host_locked(c);
+		content_account_locked(c);
+		content_touch_locked(c);
+	} else {
+		blk_unref(hole);
+	}
+	pthread_rwlock_unlock(&c->lock);
+	blk_unref(hole);
+	return r;
+}
+
+/* Bytes [s, e) of one block. */
+static int zero_block(struct content *c, uint64_t idx, size_t s, size_t e)
+{
+	struct place old;
+	struct blk *b;
+	int r = content_find(c, idx, &old);
+
+	if (r < 0 || old.len <= s)
+		return r;
+	if (s == 0 && e >= old.len)
+		return put_hole(c, idx, &old);
+	r = copy_block(c, idx, e >= old.len ? s : BLOCK, 0, &old, &b);
+	if (r < 0)
+		return r;
+	if (b->len > s)
+		memset(b->data + s, 0, (b->len < e ? b->len : e) - s);
+	return content_publish(c, idx, &old, b);
+}
+
+int content_zero(struct content *c, uint64_t off, uint64_t len)
+{
+	uint64_t end = off + len;
+
+	pthread_rwlock_wrlock(&c->lock);
+	if (end >= c->valid && off < c->valid) {
+		c->data_units -= (int64_t)(units_of(c->valid) - units_of(off));
+		c->valid = off;
+		content_account_locked(c);
+		content_touch_locked(c);
+	}
+	pthread_rwlock_unlock(&c->lock);
+	for (uint64_t idx = off / BLOCK;; idx++) {
+		uint64_t start;
+		int r;
+
+		pthread_rwlock_rdlock(&c->lock);
+		r = content_next_locked(c, idx, &idx);
+		pthread_rwlock_unlock(&c->lock);
+		if (r < 0)
+			return r;
+		if (idx == UINT64_MAX || idx * BLOCK >= end)
+			return 0;
+		start = idx * BLOCK;
+		r = zero_block(c, idx, off > start ? (size_t)(off - start) : 0,
+			       end - start < BLOCK ? (size_t)(end - start) : BLOCK);
+		if (r < 0)
+			return r;
+	}
+}
+
+/* ---- allocation ---- */
+
+/* Units of [off, end) that hold bytes already. */
+static int used_units(struct content *c, uint64_t off, uint64_t end, uint64_t *ret)
+{
+	int r = 0;
+
+	*ret = 0;
+	pthread_rwlock_rdlock(&c->lock);
+	for (uint64_t idx = off / BLOCK; r == 0; idx++) {
+		struct place p;
+
+		r = content_next_locked(c, idx, &idx);
+		if (r < 0 || idx == UINT64_MAX || idx * BLOCK >= end)
+			break;
+		r = content_find_locked(c, idx, &p);
+		*ret += units_of(p.len);
+	}
+	pthread_rwlock_unlock(&c->lock);
+	return r;
+}
+
+static int reserve(struct content *c, uint64_t off, uint64_t len)
+{
+	uint64_t used, want, most;
+	int r = used_units(c, off, off + len, &used);
+
+	if (r < 0)
+		return r;
+	want = units_of(len) > used ? units_of(len) - used : 0;
+	if (want * 512 > ASK_DISK) {
+		struct store_stats st;
+
+		r = store_stats(c->env->store, &st);
+		if (r < 0)
+			return r;
+		if (want * 512 > st.disk_free)
+			return -ENOSPC;
+	}
+	pthread_rwlock_wrlock(&c->lock);
+	if (c->reserve_end < off + len)
+		c->reserve_end = off + len;
+	most = atomic_load(&c->size) > c->reserve_end ? atomic_load(&c->size) : c->reserve_end;
+	c->reserved = atomic_load(&c->units) + want;
+	if (c->reserved > units_of(most)) /* asking twice promises nothing new */
+		c->reserved = units_of(most);
+	content_account_locked(c);
+	content_touch_locked(c);
+	pthread_rwlock_unlock(&c->lock);
+	return 0;
+}
+
+int content_zero_to_size(struct content *c, uint64_t off, uint64_t end)
+{
+	uint64_t size = atomic_load(&c->size);
+
+	if (end > size)
+		end = size;
+	return off < end ? content_zero(c, off, end - off) : 0;
+}
+
+static int punch(struct content *c, uint64_t off, uint64_t end)
+{
+	uint64_t gone = units_of(end - off);
+	int r = content_zero_to_size(c, off, end);
+
+	if (r < 0)
+		return r;
+	pthread_rwlock_wrlock(&c->lock);
+	c->reserved -= c->reserved < gone ? c->reserved : gone;
+	content_account_locked(c);
+	content_touch_locked(c);
+	pthread_rwlock_unlock(&c->lock);
+	return 0;
+}
+
+static int allocate(struct content *c, int mode, uint64_t off, uint64_t end)
+{
+	int r = 0;
+
+	if (mode & FALLOC_FL_PUNCH_HOLE)
+		return punch(c, off, end);
+	/* first what may fail: a grow that cannot be done must lose nothing */
+	r = reserve(c, off, end - off);
+	if (r == 0 && (mode & FALLOC_FL_ZERO_RANGE))
+		r = content_zero_to_size(c, off, end);
+	if (r == 0 && !(mode & FALLOC_FL_KEEP_SIZE))
+		content_extend(c, end);
+	return r;
+}
+
+int content_fallocate(struct content *c, int mode, uint64_t off, uint64_t len)
+{
+	int r;
+
+	switch (mode) {
+	case 0:
+	case FALLOC_FL_KEEP_SIZE:
+	case FALLOC_FL_ZERO_RANGE:
+	case FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE:
+	case FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE:
+		break;
+	default:
+		return -EOPNOTSUPP;
+	}
+	if (len == 0)
+		return -EINVAL;
+	if (off > CONTENT_MAX_SIZE || len > CONTENT_MAX_SIZE - off)
+		return -EFBIG;
+	pthread_mutex_lock(&c->change);
+	r = content_freeze(c);
+	if (r == 0)
+		r = allocate(c, mode, off, off + len);
+	pthread_mutex_unlock(&c->change);
+	return r;
+}
