@@ -239,6 +239,7 @@ static bool lead(struct worker *w)
 				session_ended(w->se);
 			return false;
 		}
+		w->req = (const void *)w->in;
 		w->req_len = (size_t)n;
 		before_serving(w);
 		serve(w);

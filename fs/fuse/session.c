@@ -164,7 +164,6 @@ void session_serve(struct worker *w)
 {
 	struct fuse_buf buf = {.mem = w->in, .size = w->req_len};
 
-	w->req = (const void *)w->in;
 	if (w->req_len < sizeof(*w->req))
 		return; /* no request: the kernel never sends less than a header */
 	count_request(w);

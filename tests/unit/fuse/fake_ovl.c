@@ -25,8 +25,9 @@ static void fill(struct ovl *o, store_ino ino, struct ovl_attr *a)
 
 	*a = (struct ovl_attr){
 		.st = {.st_ino = ino,
-		       .st_mode = ino == 1 ? S_IFDIR | 0755
-					   : S_IFREG | (ino == FAKE_SETUID ? 04755 : 0644),
+		       .st_mode = ino == 1 || ino == FAKE_DIR
+					  ? S_IFDIR | 0755
+					  : S_IFREG | (ino == FAKE_SETUID ? 04755 : 0644),
 		       .st_nlink = 1,
 		       .st_uid = 1234,
 		       .st_gid = 1235,
@@ -68,34 +69,34 @@ void ovl_forget(struct ovl *o, store_ino ino, uint64_t n)
 		atomic_fetch_sub(&o->refs, (int)n);
 }
 
-static int created(struct ovl *o, const struct ovl_cred *cred, struct ovl_entry *ret)
+static int created(struct ovl *o, store_ino ino, const struct ovl_cred *cred, struct ovl_entry *ret)
 {
 	int r = atomic_load(&o->result);
 
 	atomic_store(&o->uid, cred->uid);
 	atomic_store(&o->umask, cred->umask);
-	return r < 0 ? r : entry(o, FAKE_FIRST + 50, ret);
+	return r < 0 ? r : entry(o, ino, ret);
 }
 
 int ovl_mknod(struct ovl *o, store_ino parent, const char *name, mode_t mode, dev_t rdev,
 	      const struct ovl_cred *cred, struct ovl_entry *ret)
 {
 	(void)parent, (void)name, (void)mode, (void)rdev;
-	return created(o, cred, ret);
+	return created(o, FAKE_NEW, cred, ret);
 }
 
 int ovl_mkdir(struct ovl *o, store_ino parent, const char *name, mode_t mode,
 	      const struct ovl_cred *cred, struct ovl_entry *ret)
 {
 	(void)parent, (void)name, (void)mode;
-	return created(o, cred, ret);
+	return created(o, FAKE_DIR, cred, ret);
 }
 
 int ovl_symlink(struct ovl *o, store_ino parent, const char *name, const char *target,
 		const struct ovl_cred *cred, struct ovl_entry *ret)
 {
 	(void)parent, (void)name, (void)target;
-	return created(o, cred, ret);
+	return created(o, FAKE_NEW, cred, ret);
 }
 
 int ovl_tmpfile(struct ovl *o, store_ino parent, mode_t mode, const struct ovl_cred *cred,
@@ -103,7 +104,7 @@ int ovl_tmpfile(struct ovl *o, store_ino parent, mode_t mode, const struct ovl_c
 {
 	(void)parent, (void)mode;
 	atomic_fetch_add(&o->tmpfiles, 1);
-	return created(o, cred, ret);
+	return created(o, FAKE_NEW, cred, ret);
 }
 
 int ovl_link(struct ovl *o, store_ino ino, store_ino parent, const char *name,

@@ -14,6 +14,8 @@
 
 #define FAKE_SIZE   (1u << 20)
 #define FAKE_FIRST  100
+#define FAKE_NEW    (FAKE_FIRST + 8) /* what creations make, directories excepted */
+#define FAKE_DIR    99
 #define FAKE_SETUID (FAKE_FIRST + 7) /* "h" */
 
 struct ovl {

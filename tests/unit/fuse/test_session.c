@@ -206,12 +206,15 @@ static int c_list(int arg)
 	return n == again ? n : -EBADMSG;
 }
 
-/* Dirty two pages of a shared mapping and leave it mapped. */
+/* Dirty two pages of a shared mapping and leave it mapped; a negative @file unmaps it. */
 static int c_dirty(int file)
 {
-	int fd = open(name_of(file), O_RDWR | O_CLOEXEC);
-	char *p;
+	static char *p;
+	int fd;
 
+	if (file < 0)
+		return munmap(p, 65536) < 0 ? -errno : 0;
+	fd = open(name_of(file), O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	p = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -228,13 +231,13 @@ static void on_signal(int sig)
 	(void)sig;
 }
 
-static int c_read_interrupted(int file)
+static int c_fsync_interrupted(int file)
 {
 	struct sigaction sa = {.sa_handler = on_signal};
 
 	(void)sigaction(SIGALRM, &sa, NULL);
 	(void)ualarm(50000, 0);
-	return c_read(file);
+	return c_fsync(file);
 }
 
 /* ---- tests ---- */
@@ -344,13 +347,20 @@ static void test_killpriv(struct rig *r, struct ovl *o)
 static void test_blocking(struct rig *r, struct session *se, struct ovl *o)
 {
 	atomic_store(&o->hold, true);
-	rig_call(r, 0, c_read_interrupted, 0);
+	rig_call(r, 0, c_read, 0);
 	ok(until(one_held, o), "a read that blocks");
-	eq_int(rig_wait(r, 0, 200), -ETIMEDOUT, "is not cut short by a signal");
 	rig_call(r, 1, c_read, 3);
 	eq_int(rig_wait(r, 1, 2000), 'D', "nobody else waits for it");
 	atomic_store(&o->hold, false);
 	eq_int(rig_wait(r, 0, 2000), 'A', "its answer comes");
+
+	for (int i = 0; i < 2; i++) {
+		atomic_store(&o->hold, true);
+		rig_call(r, 0, c_fsync_interrupted, 1);
+		eq_int(rig_wait(r, 0, 200), -ETIMEDOUT, "a signal does not cut a request short");
+		atomic_store(&o->hold, false);
+		eq_int(rig_wait(r, 0, 2000), 0, "it succeeds");
+	}
 	eq_int(count(se, FUSE_INTERRUPT), 1, "one interrupt is refused, no other comes");
 
 	atomic_store(&o->hold, true);
@@ -410,6 +420,7 @@ static void test_push(struct rig *r, struct session *se, struct ovl *o)
 	before = atomic_load(&o->writes);
 	eq_int(session_push_dirty(se), 0, "once more");
 	eq_int(atomic_load(&o->writes), before, "with nothing to push");
+	eq_int(rig_do(r, c_dirty, -1), 0, "unmapped");
 }
 
 static bool readable(int fd, int ms)

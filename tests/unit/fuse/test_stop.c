@@ -55,6 +55,12 @@ static struct session *start(struct rig *r, struct ovl *o, int workers, int spin
 	return se;
 }
 
+/* The second for a request that was under way. */
+static bool is_gone(int r)
+{
+	return r == -ENOTCONN || r == -ECONNABORTED;
+}
+
 int main(void)
 {
 	static struct ovl o;
@@ -93,8 +99,8 @@ int main(void)
 	session_stop(se);
 	ok(true, "stopped in the midst of requests");
 	for (int i = 0; i < RIG_CLIENTS; i++)
-		ok(rig_wait(&r, i, 5000) == -ENOTCONN, "client %d is told", i);
-	eq_int(rig_do(&r, c_stat, 0), -ENOTCONN, "and so is who comes later");
+		ok(is_gone(rig_wait(&r, i, 5000)), "client %d is told", i);
+	ok(is_gone(rig_do(&r, c_create, 1)), "and so is who comes later");
 	rig_close(&r);
 	return tap_done();
 }
