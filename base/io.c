@@ -166,6 +166,8 @@ int io_mkdir_p(const char *path, mode_t mode)
 
 	if (!s)
 		return -ENOMEM;
+	if (!*s)
+		return -ENOENT;
 	for (char *p = s + 1;; p++) {
 		char c = *p;
 

@@ -101,6 +101,8 @@ struct store_chunk {
 };
 /* Hash, and keep what is not there yet; durable when it returns. Equal content is kept once (S3). */
 int store_chunks_put(struct store *s, struct store_chunk *chunks, size_t n) MUST_USE;
+/* The same, compressed where that saves an eighth: for imports and whatever else is not waited for. */
+int store_chunks_put_packed(struct store *s, struct store_chunk *chunks, size_t n) MUST_USE;
 /* The bytes of a chunk into @buf (cap >= STORE_BLOCK); verified against the digest (S4). Returns the
  * length; -ENOENT; -EBADMSG damaged. */
 ssize_t store_chunk_get(struct store *s, const struct digest *d, void *buf, size_t cap) MUST_USE;
@@ -133,7 +135,11 @@ void store_batch_abort(struct store_batch *b);
 
 /* ---- layers and their journal ---- */
 
-enum store_layer_state { STORE_LAYER_OPEN = 1, STORE_LAYER_SEALED = 2 };
+enum store_layer_state {
+	STORE_LAYER_OPEN = 1,
+	STORE_LAYER_SEALED = 2,
+	STORE_LAYER_DROPPED = 3, /* its environment was removed before it was sealed: garbage */
+};
 
 struct store_layer_info {
 	store_layer layer, parent;
@@ -152,7 +158,7 @@ int store_layer_common(struct store *s, store_layer a, store_layer b, store_laye
 enum store_key_kind { STORE_KEY_INODE = 1, STORE_KEY_NAME, STORE_KEY_EXTENT, STORE_KEY_XATTR,
 		      STORE_KEY_LINK };
 /* What a layer wrote, each key once, in no particular order. @name only for NAME, XATTR, LINK;
- * @ino is the parent for NAME; @block only for EXTENT. */
+ * @ino is the parent for NAME; @block is the block for EXTENT, the parent for LINK, else 0. */
 int store_layer_journal(struct store *s, store_layer layer,
 			int (*fn)(void *arg, enum store_key_kind kind, store_ino ino,
 				  const char *name, size_t len, uint64_t block),

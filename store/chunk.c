@@ -1,0 +1,336 @@
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <zstd.h>
+
+#include "base/cleanup.h"
+#include "store/key.h"
+#include "store/store_internal.h"
+
+/*
+ * A stored chunk: codec, raw length in three bytes, then the bytes.
+ *
+ * What fits one LMDB page lies in the meta environment, what needs several in the chunk environment:
+ * freed single pages are of no use to a value of 33 pages, yet every allocation searches them
+ * (measured elsewhere in this project's notes: inserts drop to a quarter). docs/store-format.md.
+ */
+#define HEAD       4
+#define SMALL_MAX  4080 /* page less LMDB's header */
+#define CODEC_RAW  0
+#define CODEC_ZSTD 1
+#define PAGE_HEAD  16          /* LMDB's, before the bytes of a value of its own pages */
+#define WINDOW     (64u << 20) /* bytes in one transaction */
+#define PACKED     1u
+
+struct item {
+	const struct store_chunk *c;
+	const void *data;
+	size_t len;
+	void *owned;
+	uint8_t codec;
+	bool added;
+};
+
+static void head_write(uint8_t *p, uint8_t codec, size_t raw)
+{
+	p[0] = codec;
+	p[1] = (uint8_t)(raw >> 16);
+	p[2] = (uint8_t)(raw >> 8);
+	p[3] = (uint8_t)raw;
+}
+
+static size_t head_raw(const uint8_t *p)
+{
+	return (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3];
+}
+
+static MDB_val digest_key(const struct digest *d)
+{
+	return (MDB_val){DIGEST_LEN, (void *)(uintptr_t)d->b};
+}
+
+/* ---- looking ---- */
+
+static int big_has(struct store *s, const struct digest *d)
+{
+	struct store_reader *rd;
+	MDB_val k = digest_key(d), v;
+	int r = store_reader_get(&s->chunks, &rd);
+
+	if (r < 0)
+		return r;
+	r = store_lm_err(mdb_get(rd->txn, s->chunk_db, &k, &v));
+	store_reader_put(&s->chunks, rd);
+	return r;
+}
+
+int store_chunk_has(struct store *s, MDB_txn *meta, const struct digest *d, uint32_t len)
+{
+	MDB_val k = digest_key(d), v;
+	int r = -ENOENT;
+
+	/* The length says where it is unless it was compressed. */
+	if (len + HEAD > SMALL_MAX)
+		r = big_has(s, d);
+	if (r == -ENOENT)
+		r = store_tx_get(s, meta, DB_SMALL, &k, &v);
+	if (r == -ENOENT && len + HEAD <= SMALL_MAX)
+		r = big_has(s, d);
+	return r;
+}
+
+/* ---- putting ---- */
+
+static int item_encode(struct item *it, const struct store_chunk *c, unsigned flags)
+{
+	size_t cap = ZSTD_compressBound(c->len), n;
+
+	*it = (struct item){.c = c, .data = c->data, .len = c->len};
+	if (!(flags & PACKED) || c->len < 64)
+		return 0;
+	it->owned = malloc(cap);
+	if (!it->owned)
+		return -ENOMEM;
+	n = ZSTD_compress(it->owned, cap, c->data, c->len, 1);
+	if (ZSTD_isError(n) || n > c->len - c->len / 8)
+		return 0;
+	it->data = it->owned;
+	it->len = n;
+	it->codec = CODEC_ZSTD;
+	return 0;
+}
+
+/* -EEXIST is no error: equal content is kept once (S3). */
+static int item_put(MDB_txn *t, MDB_dbi db, struct item *it)
+{
+	MDB_val k = digest_key(&it->c->digest);
+	MDB_val v = {HEAD + it->len, NULL};
+	int r = store_lm_err(mdb_put(t, db, &k, &v, MDB_NOOVERWRITE | MDB_RESERVE));
+
+	if (r < 0)
+		return r == -EEXIST ? 0 : r;
+	head_write(v.mv_data, it->codec, it->c->len);
+	memcpy((uint8_t *)v.mv_data + HEAD, it->data, it->len);
+	it->added = true;
+	return 0;
+}
+
+static int items_write(struct store *s, struct item *items, size_t n, bool small)
+{
+	cleanup_tx MDB_txn *t = NULL;
+	MDB_dbi db = small ? s->db[DB_SMALL] : s->chunk_db;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		if ((items[i].len + HEAD <= SMALL_MAX) != small)
+			continue;
+		if (!t)
+			r = small ? store_tx_begin(s, &t)
+				  : store_lm_err(mdb_txn_begin(s->chunks.env, NULL, 0, &t));
+		if (r == 0)
+			r = item_put(t, db, &items[i]);
+	}
+	if (r < 0 || !t)
+		return r;
+	return store_tx_commit(&t);
+}
+
+/* Take chunks from @c until a transaction is full: *@ret_took of them, *@ret_n to be written. */
+static int window_fill(struct store *s, const struct store_chunk *c, size_t n, unsigned flags,
+		       struct item *items, size_t *ret_n, size_t *ret_took)
+{
+	cleanup_rd struct store_rd rd = {0};
+	size_t bytes = 0, k = 0, i;
+	int r = store_rd_begin(s, &rd);
+
+	for (i = 0; r == 0 && i < n && bytes < WINDOW; i++) {
+		r = store_chunk_has(s, rd.r->txn, &c[i].digest, (uint32_t)c[i].len);
+		if (r != -ENOENT)
+			continue;
+		r = item_encode(&items[k++], &c[i], flags);
+		bytes += c[i].len;
+	}
+	*ret_n = k;
+	*ret_took = i;
+	return r;
+}
+
+static int put_all(struct store *s, const struct store_chunk *c, size_t n, unsigned flags,
+		   struct item *items)
+{
+	int r = 0;
+
+	while (r == 0 && n) {
+		size_t k, took;
+
+		r = window_fill(s, c, n, flags, items, &k, &took);
+		if (r == 0)
+			r = items_write(s, items, k, false);
+		if (r == 0)
+			r = items_write(s, items, k, true);
+		for (size_t i = 0; i < k; i++) {
+			if (r == 0 && items[i].added)
+				store_fresh_add(s, &items[i].c->digest, (uint32_t)items[i].c->len);
+			free(items[i].owned);
+		}
+		c += took;
+		n -= took;
+	}
+	return r;
+}
+
+static int put(struct store *s, struct store_chunk *chunks, size_t n, unsigned flags)
+{
+	cleanup_free struct item *items = NULL;
+
+	if (s->rdonly)
+		return -EROFS;
+	for (size_t i = 0; i < n; i++) {
+		int r;
+
+		if (chunks[i].len == 0 || chunks[i].len > STORE_BLOCK)
+			return -EINVAL;
+		r = digest_of(chunks[i].data, chunks[i].len, &chunks[i].digest);
+		if (r < 0)
+			return r;
+	}
+	if (n == 0)
+		return 0;
+	items = calloc(n, sizeof(*items));
+	return items ? put_all(s, chunks, n, flags, items) : -ENOMEM;
+}
+
+int store_chunks_put(struct store *s, struct store_chunk *chunks, size_t n)
+{
+	return put(s, chunks, n, 0);
+}
+
+int store_chunks_put_packed(struct store *s, struct store_chunk *chunks, size_t n)
+{
+	return put(s, chunks, n, PACKED);
+}
+
+/* ---- getting ---- */
+
+/*
+ * Where the chunk map begins, so that an address in it becomes a file offset. A value with pages of
+ * its own follows the page's header, whose first word is the page's number. Asked once: the page
+ * may have to come from the disk.
+ */
+static uintptr_t map_base(struct store *s, const MDB_val *v)
+{
+	uintptr_t base = __atomic_load_n(&s->chunk_base, __ATOMIC_RELAXED);
+	uintptr_t page = (uintptr_t)v->mv_data - PAGE_HEAD;
+	MDB_envinfo info;
+	MDB_stat st;
+	uint64_t pgno;
+
+	if (base)
+		return base;
+	if (mdb_env_stat(s->chunks.env, &st) || mdb_env_info(s->chunks.env, &info))
+		return 0;
+	memcpy(&pgno, (const void *)page, sizeof(pgno));
+	if (page % st.ms_psize || pgno > info.me_last_pgno || page < pgno * st.ms_psize)
+		return 0;
+	base = page - pgno * st.ms_psize;
+	__atomic_store_n(&s->chunk_base, base, __ATOMIC_RELAXED);
+	return base;
+}
+
+/*
+ * The stored bytes of a value: header to @head, the rest to @buf. Through the map every 4 KiB would
+ * be a fault and a disk read of its own (ten times slower when cold), and a bad sector a SIGBUS;
+ * pread has neither. The read transaction must stay open until this returns.
+ */
+static int fetch(struct store *s, const MDB_val *v, uint8_t head[static HEAD], void *buf,
+		 size_t cap)
+{
+	size_t n = v->mv_size - HEAD;
+	struct iovec iov[2] = {{head, HEAD}, {buf, n}};
+	uintptr_t base;
+	ssize_t got;
+	int fd;
+
+	if (v->mv_size <= HEAD || n > cap)
+		return -EBADMSG;
+	base = v->mv_size > SMALL_MAX ? map_base(s, v) : 0;
+	if (!base || mdb_env_get_fd(s->chunks.env, &fd)) {
+		memcpy(head, v->mv_data, HEAD);
+		memcpy(buf, (const uint8_t *)v->mv_data + HEAD, n);
+		return 0;
+	}
+	do
+		got = preadv(fd, iov, 2, (off_t)((uintptr_t)v->mv_data - base));
+	while (got < 0 && errno == EINTR);
+	if (got < 0)
+		return ret_nerrno();
+	return (size_t)got == v->mv_size ? 0 : -EBADMSG;
+}
+
+/* @n stored bytes in @buf become @raw bytes in @buf. */
+static int unpack(struct store_reader *rd, void *buf, size_t n, size_t cap, size_t raw)
+{
+	cleanup_free void *tmp = malloc(n);
+	size_t k;
+
+	if (!rd->dctx)
+		rd->dctx = ZSTD_createDCtx();
+	if (!tmp || !rd->dctx)
+		return -ENOMEM;
+	memcpy(tmp, buf, n);
+	k = ZSTD_decompressDCtx(rd->dctx, buf, cap, tmp, n);
+	return ZSTD_isError(k) || k != raw ? -EBADMSG : 0;
+}
+
+static ssize_t chunk_read(struct store *s, struct store_reader *rd, const MDB_val *v, void *buf,
+			  size_t cap)
+{
+	uint8_t head[HEAD];
+	size_t raw;
+	int r = fetch(s, v, head, buf, cap);
+
+	if (r < 0)
+		return r;
+	raw = head_raw(head);
+	if (raw > cap || (head[0] == CODEC_RAW && raw != v->mv_size - HEAD))
+		return -EBADMSG;
+	if (head[0] == CODEC_ZSTD)
+		r = unpack(rd, buf, v->mv_size - HEAD, cap, raw);
+	else if (head[0] != CODEC_RAW)
+		r = -EBADMSG;
+	return r < 0 ? r : (ssize_t)raw;
+}
+
+ssize_t store_chunk_get(struct store *s, const struct digest *d, void *buf, size_t cap)
+{
+	struct store_pool *pool = &s->chunks;
+	MDB_val k = digest_key(d), v;
+	struct store_reader *rd;
+	struct digest is;
+	ssize_t n;
+	int r;
+
+	if (cap < STORE_BLOCK)
+		return -EINVAL;
+	r = store_reader_get(pool, &rd);
+	if (r < 0)
+		return r;
+	r = store_lm_err(mdb_get(rd->txn, s->chunk_db, &k, &v));
+	if (r == -ENOENT) {
+		store_reader_put(pool, rd);
+		pool = &s->meta;
+		r = store_reader_get(pool, &rd);
+		if (r < 0)
+			return r;
+		r = store_tx_get(s, rd->txn, DB_SMALL, &k, &v);
+	}
+	n = r < 0 ? r : chunk_read(s, rd, &v, buf, cap);
+	store_reader_put(pool, rd);
+	if (n < 0)
+		return n;
+	/* S4: no bytes are served that do not match their digest. */
+	r = digest_of(buf, (size_t)n, &is);
+	if (r < 0)
+		return r;
+	return memcmp(is.b, d->b, DIGEST_LEN) ? -EBADMSG : n;
+}

@@ -1,0 +1,55 @@
+#include "store/digest.h"
+
+#include <openssl/evp.h>
+
+int digest_of(const void *p, size_t n, struct digest *ret)
+{
+	unsigned len = 0;
+	struct digest d;
+
+	/* EVP_Digest fails only when it cannot allocate or the provider is gone. */
+	if (EVP_Digest(p, n, d.b, &len, EVP_sha256(), NULL) != 1 || len != DIGEST_LEN)
+		return -ENOMEM;
+	*ret = d;
+	return 0;
+}
+
+void digest_hex(const struct digest *d, char out[static DIGEST_LEN * 2 + 1])
+{
+	static const char hex[] = "0123456789abcdef";
+
+	for (size_t i = 0; i < DIGEST_LEN; i++) {
+		out[2 * i] = hex[d->b[i] >> 4];
+		out[2 * i + 1] = hex[d->b[i] & 15];
+	}
+	out[DIGEST_LEN * 2] = 0;
+}
+
+static int nibble(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	if (c >= 'A' && c <= 'F')
+		return c - 'A' + 10;
+	return -EINVAL;
+}
+
+int digest_parse(const char *hex, struct digest *ret)
+{
+	struct digest d;
+
+	for (size_t i = 0; i < DIGEST_LEN; i++) {
+		int hi = nibble(hex[2 * i]);
+		int lo = hi < 0 ? hi : nibble(hex[2 * i + 1]);
+
+		if (lo < 0)
+			return -EINVAL;
+		d.b[i] = (uint8_t)(hi << 4 | lo);
+	}
+	if (hex[DIGEST_LEN * 2])
+		return -EINVAL;
+	*ret = d;
+	return 0;
+}

@@ -1,0 +1,256 @@
+#include <stdlib.h>
+#include <zstd.h>
+
+#include "store/store_internal.h"
+
+/* Idle readers kept: more threads than this reading at one moment make and drop their own. */
+#define IDLE_MAX    32
+/* Every reader of every process takes a slot in LMDB's table of 64 bytes each. */
+#define READERS_MAX 2046
+
+int store_lm_err(int rc)
+{
+	switch (rc) {
+	case 0:
+		return 0;
+	case MDB_NOTFOUND:
+		return -ENOENT;
+	case MDB_KEYEXIST:
+		return -EEXIST;
+	case MDB_MAP_FULL:
+	case ENOSPC:
+	case EFBIG:
+	case EDQUOT:
+		return -ENOSPC;
+	case MDB_PAGE_NOTFOUND:
+	case MDB_CORRUPTED:
+	case MDB_INVALID:
+	case MDB_PAGE_FULL:
+	case MDB_CURSOR_FULL:
+	case MDB_INCOMPATIBLE:
+		return -EBADMSG;
+	case MDB_VERSION_MISMATCH:
+		return -EPROTONOSUPPORT;
+	case MDB_READERS_FULL:
+		return -EBUSY;
+	case MDB_TXN_FULL:
+		return -E2BIG;
+	case MDB_BAD_VALSIZE:
+		return -EINVAL;
+	default:
+		return rc > 0 ? -rc : -EIO;
+	}
+}
+
+static int env_open(MDB_env *env, const char *path, size_t map, unsigned flags)
+{
+	int rc = mdb_env_set_mapsize(env, map);
+
+	if (rc == 0)
+		rc = mdb_env_set_maxdbs(env, DB_COUNT + 2);
+	if (rc == 0)
+		rc = mdb_env_set_maxreaders(env, READERS_MAX);
+	if (rc == 0)
+		rc = mdb_env_open(env, path, flags, 0600);
+	return store_lm_err(rc);
+}
+
+int store_pool_open(struct store_pool *p, const char *path, size_t map, bool rdonly)
+{
+	/* NOTLS: readers belong to the pool, not to threads. NORDAHEAD: random access; read-ahead
+	 * of the map doubles the time of a cold read. No WRITEMAP: a full disk would be SIGBUS. */
+	unsigned flags = MDB_NOTLS | MDB_NORDAHEAD | (rdonly ? MDB_RDONLY : 0);
+	MDB_env *env;
+	int dead, r = store_lm_err(mdb_env_create(&env));
+
+	if (r < 0)
+		return r;
+	r = env_open(env, path, map, flags);
+	if (r == 0)
+		r = store_lm_err(mdb_reader_check(env, &dead));
+	if (r == 0)
+		r = -pthread_mutex_init(&p->lock, NULL);
+	if (r < 0) {
+		mdb_env_close(env);
+		return r;
+	}
+	p->env = env;
+	return 0;
+}
+
+static void reader_free(struct store_reader *rd)
+{
+	for (int i = 0; i < DB_COUNT; i++)
+		if (rd->cur[i])
+			mdb_cursor_close(rd->cur[i]);
+	if (rd->txn)
+		mdb_txn_abort(rd->txn);
+	ZSTD_freeDCtx(rd->dctx);
+	free(rd);
+}
+
+void store_pool_close(struct store_pool *p)
+{
+	if (!p->env)
+		return;
+	while (p->idle) {
+		struct store_reader *rd = p->idle;
+
+		p->idle = rd->next;
+		reader_free(rd);
+	}
+	mdb_env_close(p->env);
+	p->env = NULL;
+	(void)pthread_mutex_destroy(&p->lock);
+}
+
+static int reader_new(struct store_pool *p, struct store_reader **ret)
+{
+	struct store_reader *rd = calloc(1, sizeof(*rd));
+	int dead, rc;
+
+	if (!rd)
+		return -ENOMEM;
+	rc = mdb_txn_begin(p->env, NULL, MDB_RDONLY, &rd->txn);
+	if (rc == MDB_READERS_FULL && mdb_reader_check(p->env, &dead) == 0 && dead > 0)
+		rc = mdb_txn_begin(p->env, NULL, MDB_RDONLY, &rd->txn);
+	if (rc) {
+		rd->txn = NULL;
+		reader_free(rd);
+		return store_lm_err(rc);
+	}
+	*ret = rd;
+	return 0;
+}
+
+int store_reader_get(struct store_pool *p, struct store_reader **ret)
+{
+	struct store_reader *rd;
+	int rc;
+
+	(void)pthread_mutex_lock(&p->lock);
+	rd = p->idle;
+	if (rd) {
+		p->idle = rd->next;
+		p->n_idle--;
+	}
+	(void)pthread_mutex_unlock(&p->lock);
+	if (!rd)
+		return reader_new(p, ret);
+	rc = mdb_txn_renew(rd->txn);
+	if (rc) {
+		reader_free(rd);
+		return store_lm_err(rc);
+	}
+	for (int i = 0; i < DB_COUNT; i++)
+		rd->cur_fresh[i] = false;
+	*ret = rd;
+	return 0;
+}
+
+void store_reader_put(struct store_pool *p, struct store_reader *rd)
+{
+	bool keep;
+
+	mdb_txn_reset(rd->txn);
+	(void)pthread_mutex_lock(&p->lock);
+	keep = p->n_idle < IDLE_MAX;
+	if (keep) {
+		rd->next = p->idle;
+		p->idle = rd;
+		p->n_idle++;
+	}
+	(void)pthread_mutex_unlock(&p->lock);
+	if (!keep)
+		reader_free(rd);
+}
+
+/* ---- readers of meta ---- */
+
+int store_rd_begin(struct store *s, struct store_rd *rd)
+{
+	int r = store_reader_get(&s->meta, &rd->r);
+
+	if (r == 0)
+		rd->s = s;
+	return r;
+}
+
+void store_rd_end(struct store_rd *rd)
+{
+	if (rd->s)
+		store_reader_put(&rd->s->meta, rd->r);
+	rd->s = NULL;
+}
+
+int store_rd_cursor(struct store_rd *rd, enum store_db db, MDB_cursor **ret)
+{
+	struct store_reader *r = rd->r;
+	int rc = 0;
+
+	if (!r->cur[db])
+		rc = mdb_cursor_open(r->txn, rd->s->db[db], &r->cur[db]);
+	else if (!r->cur_fresh[db])
+		rc = mdb_cursor_renew(r->txn, r->cur[db]);
+	if (rc)
+		return store_lm_err(rc);
+	r->cur_fresh[db] = true;
+	*ret = r->cur[db];
+	return 0;
+}
+
+int store_rd_get(struct store_rd *rd, enum store_db db, MDB_val *k, MDB_val *v)
+{
+	return store_tx_get(rd->s, rd->r->txn, db, k, v);
+}
+
+/* ---- writing to meta ---- */
+
+int store_tx_begin(struct store *s, MDB_txn **ret)
+{
+	bool look;
+	int dead;
+
+	if (s->rdonly)
+		return -EROFS;
+	(void)pthread_mutex_lock(&s->meta.lock);
+	look = ++s->meta.calls % 256 == 0;
+	(void)pthread_mutex_unlock(&s->meta.lock);
+	/* A reader that died with its process would keep every freed page from being used again. */
+	if (look)
+		(void)mdb_reader_check(s->meta.env, &dead);
+	if (look)
+		(void)mdb_reader_check(s->chunks.env, &dead);
+	return store_lm_err(mdb_txn_begin(s->meta.env, NULL, 0, ret));
+}
+
+int store_tx_commit(MDB_txn **t)
+{
+	MDB_txn *txn = *t;
+
+	*t = NULL;
+	return store_lm_err(mdb_txn_commit(txn));
+}
+
+void store_tx_abortp(MDB_txn **t)
+{
+	if (*t)
+		mdb_txn_abort(*t);
+	*t = NULL;
+}
+
+int store_tx_get(struct store *s, MDB_txn *t, enum store_db db, MDB_val *k, MDB_val *v)
+{
+	return store_lm_err(mdb_get(t, s->db[db], k, v));
+}
+
+int store_tx_put(struct store *s, MDB_txn *t, enum store_db db, MDB_val *k, MDB_val *v,
+		 unsigned flags)
+{
+	return store_lm_err(mdb_put(t, s->db[db], k, v, flags));
+}
+
+int store_tx_del(struct store *s, MDB_txn *t, enum store_db db, MDB_val *k)
+{
+	return store_lm_err(mdb_del(t, s->db[db], k, NULL));
+}

@@ -1,0 +1,319 @@
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "base/cleanup.h"
+#include "store/key.h"
+#include "store/store_internal.h"
+
+#define REF_MAX 255
+
+static bool ref_ok(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n > 0 && n <= REF_MAX;
+}
+
+static MDB_val ref_key(const char *name)
+{
+	return (MDB_val){strlen(name), (void *)(uintptr_t)name};
+}
+
+int store_ref_set(struct store *s, const char *name, store_layer layer)
+{
+	cleanup_tx MDB_txn *t = NULL;
+	struct store_layer_rec rec;
+	MDB_val k = ref_key(name), v;
+	uint8_t b[8];
+	int r = ref_ok(name) ? store_tx_begin(s, &t) : -EINVAL;
+
+	if (r == 0)
+		r = store_layer_read(s, t, layer, &rec);
+	if (r < 0)
+		return r;
+	key_be64(b, layer);
+	v = (MDB_val){8, b};
+	r = store_tx_put(s, t, DB_REFS, &k, &v, 0);
+	return r < 0 ? r : store_tx_commit(&t);
+}
+
+static int ref_read(struct store *s, MDB_txn *t, const char *name, store_layer *ret)
+{
+	MDB_val k = ref_key(name), v;
+	int r = ref_ok(name) ? store_tx_get(s, t, DB_REFS, &k, &v) : -EINVAL;
+
+	if (r < 0)
+		return r;
+	if (v.mv_size != 8)
+		return -EBADMSG;
+	*ret = key_get_be64(v.mv_data);
+	return 0;
+}
+
+int store_ref_get(struct store *s, const char *name, store_layer *ret)
+{
+	cleanup_rd struct store_rd rd = {0};
+	int r = store_rd_begin(s, &rd);
+
+	return r < 0 ? r : ref_read(s, rd.r->txn, name, ret);
+}
+
+int store_ref_del(struct store *s, const char *name)
+{
+	cleanup_tx MDB_txn *t = NULL;
+	MDB_val k = ref_key(name);
+	int r = ref_ok(name) ? store_tx_begin(s, &t) : -EINVAL;
+
+	if (r == 0)
+		r = store_tx_del(s, t, DB_REFS, &k);
+	return r < 0 ? r : store_tx_commit(&t);
+}
+
+int store_refs(struct store *s, int (*fn)(void *arg, const char *name, store_layer layer),
+	       void *arg)
+{
+	cleanup_rd struct store_rd rd = {0};
+	MDB_cursor *c;
+	MDB_val k, v;
+	int r = store_rd_begin(s, &rd);
+
+	if (r == 0)
+		r = store_rd_cursor(&rd, DB_REFS, &c);
+	if (r < 0)
+		return r;
+	for (r = store_lm_err(mdb_cursor_get(c, &k, &v, MDB_FIRST)); r == 0;
+	     r = store_lm_err(mdb_cursor_get(c, &k, &v, MDB_NEXT))) {
+		char name[REF_MAX + 1];
+
+		if (k.mv_size > REF_MAX || v.mv_size != 8)
+			return -EBADMSG;
+		memcpy(name, k.mv_data, k.mv_size);
+		name[k.mv_size] = 0;
+		r = fn(arg, name, key_get_be64(v.mv_data));
+		if (r)
+			return r;
+	}
+	return r == -ENOENT ? 0 : r;
+}
+
+int store_env_refs_drop(struct store *s, MDB_txn *t, const char *env)
+{
+	char prefix[80];
+	size_t n;
+	MDB_cursor *c;
+	MDB_val k, v;
+	int r;
+
+	(void)snprintf(prefix, sizeof(prefix), "env/%s/", env);
+	n = strlen(prefix);
+	r = store_lm_err(mdb_cursor_open(t, s->db[DB_REFS], &c));
+	if (r < 0)
+		return r;
+	while (r == 0) {
+		k = (MDB_val){n, prefix};
+		r = store_lm_err(mdb_cursor_get(c, &k, &v, MDB_SET_RANGE));
+		if (r == 0 && (k.mv_size < n || memcmp(k.mv_data, prefix, n)))
+			r = -ENOENT;
+		if (r == 0)
+			r = store_lm_err(mdb_cursor_del(c, 0));
+	}
+	mdb_cursor_close(c);
+	return r == -ENOENT ? 0 : r;
+}
+
+/* ---- revisions ---- */
+
+#define PREFIX_MIN 4
+
+/* Is the id at @k one that begins with the @n hex digits of @hex? */
+static bool has_prefix(const MDB_val *k, const char *hex, size_t n)
+{
+	char text[DIGEST_LEN * 2 + 1];
+	struct digest d;
+
+	if (k->mv_size != DIGEST_LEN)
+		return false;
+	memcpy(d.b, k->mv_data, DIGEST_LEN);
+	digest_hex(&d, text);
+	return !strncasecmp(text, hex, n);
+}
+
+/* The layer of the only commit whose id begins with @hex. */
+static int by_prefix(struct store_rd *rd, const char *hex, size_t n, struct diag *diag,
+		     store_layer *ret)
+{
+	char full[DIGEST_LEN * 2 + 1];
+	struct store_commit commit;
+	struct digest from, id;
+	MDB_cursor *c;
+	MDB_val k, v;
+	int r;
+
+	memset(full, '0', sizeof(full) - 1);
+	full[sizeof(full) - 1] = 0;
+	memcpy(full, hex, n);
+	r = digest_parse(full, &from);
+	if (r == 0)
+		r = store_rd_cursor(rd, DB_COMMITS, &c);
+	if (r < 0)
+		return r;
+	k = (MDB_val){DIGEST_LEN, from.b};
+	r = store_lm_err(mdb_cursor_get(c, &k, &v, MDB_SET_RANGE));
+	if (r == 0 && !has_prefix(&k, hex, n))
+		r = -ENOENT;
+	if (r < 0)
+		return r;
+	memcpy(id.b, k.mv_data, DIGEST_LEN);
+	r = store_lm_err(mdb_cursor_get(c, &k, &v, MDB_NEXT));
+	if (r == 0 && has_prefix(&k, hex, n))
+		return diag_set(diag, -EEXIST,
+				"more than one commit begins with '%.*s'; give more digits", (int)n,
+				hex);
+	r = store_commit_get(rd->s, &id, &commit);
+	if (r < 0)
+		return r;
+	*ret = commit.layer;
+	store_commit_release(&commit);
+	return 0;
+}
+
+/* What stands before the "~". */
+static int by_name(struct store_rd *rd, const char *env, const char *name, struct diag *diag,
+		   store_layer *ret)
+{
+	bool head = !*name || !strcmp(name, "head") || !strcmp(name, "HEAD");
+	size_t n = strlen(name), hex = strspn(name, "0123456789abcdefABCDEF");
+	char tag[REF_MAX + 1];
+	struct store_env e;
+	int r;
+
+	if (head || !strcmp(name, "base")) {
+		if (!env)
+			return diag_set(diag, -EINVAL, "'%s' needs an environment", name);
+		r = store_env_get(rd->s, env, &e);
+		if (r < 0)
+			return diag_set(diag, r, "there is no environment '%s'", env);
+		*ret = head ? e.head : e.base;
+		return 0;
+	}
+	r = -ENOENT;
+	if (n + 4 < sizeof(tag)) {
+		(void)snprintf(tag, sizeof(tag), "tag/%s", name);
+		r = ref_read(rd->s, rd->r->txn, tag, ret);
+		if (r == -ENOENT && strchr(name, '/'))
+			r = ref_read(rd->s, rd->r->txn, name, ret);
+	}
+	if (r == -ENOENT && hex == n && n >= PREFIX_MIN && n <= DIGEST_LEN * 2)
+		r = by_prefix(rd, name, n, diag, ret);
+	if (r < 0)
+		return diag_set(diag, r, "'%s' is no commit, tag, \"head\" or \"base\"%s", name,
+				hex == n && n < PREFIX_MIN ? " (a commit id needs 4 digits)" : "");
+	return 0;
+}
+
+static int back(struct store_rd *rd, const char *rev, uint64_t steps, struct diag *diag,
+		store_layer *layer)
+{
+	for (uint64_t i = 0; i < steps; i++) {
+		struct store_layer_rec rec = {0};
+		int r = *layer ? store_layer_read(rd->s, rd->r->txn, *layer, &rec) : -ENOENT;
+
+		if (r == 0 && rec.parent == 0)
+			r = -ENOENT;
+		if (r < 0)
+			return diag_set(diag, r, "'%s' goes back past the beginning", rev);
+		*layer = rec.parent;
+	}
+	return 0;
+}
+
+int store_resolve(struct store *s, const char *env, const char *rev, struct diag *diag,
+		  store_layer *ret)
+{
+	cleanup_rd struct store_rd rd = {0};
+	cleanup_free char *name = strdup(rev);
+	char *tilde, *end;
+	uint64_t steps = 0;
+	store_layer layer = 0;
+	int r = name ? store_rd_begin(s, &rd) : -ENOMEM;
+
+	if (r < 0)
+		return diag_set(diag, r, "cannot look up '%s': %s", rev, err_text(r));
+	tilde = strrchr(name, '~');
+	if (tilde) {
+		*tilde = 0;
+		steps = 1;
+		if (tilde[1]) {
+			errno = 0;
+			steps = strtoull(tilde + 1, &end, 10);
+			if (errno || *end || !isdigit((unsigned char)tilde[1]))
+				return diag_set(diag, -EINVAL, "'%s': a number must follow '~'",
+						rev);
+		}
+	}
+	if (!tilde && !*rev)
+		return diag_set(diag, -EINVAL, "an empty revision");
+	r = by_name(&rd, env, name, diag, &layer);
+	if (r == 0)
+		r = back(&rd, rev, steps, diag, &layer);
+	if (r == 0)
+		*ret = layer;
+	return r;
+}
+
+/* ---- figures ---- */
+
+static int file_size(MDB_env *env, uint64_t *ret)
+{
+	struct stat st;
+	int fd, r = store_lm_err(mdb_env_get_fd(env, &fd));
+
+	if (r < 0)
+		return r;
+	if (fstat(fd, &st) < 0)
+		return ret_nerrno();
+	*ret = (uint64_t)st.st_blocks * 512;
+	return 0;
+}
+
+static uint64_t pages(const MDB_stat *m)
+{
+	return (m->ms_branch_pages + m->ms_leaf_pages + m->ms_overflow_pages) * m->ms_psize;
+}
+
+int store_stats(struct store *s, struct store_stats *ret)
+{
+	cleanup_rd struct store_rd rd = {0};
+	MDB_stat commits, layers, small, big;
+	struct store_stats st = {0};
+	struct statvfs vfs;
+	int r = store_rd_begin(s, &rd);
+
+	if (r == 0)
+		r = store_lm_err(mdb_stat(rd.r->txn, s->db[DB_COMMITS], &commits));
+	if (r == 0)
+		r = store_lm_err(mdb_stat(rd.r->txn, s->db[DB_LAYERS], &layers));
+	if (r == 0)
+		r = store_lm_err(mdb_stat(rd.r->txn, s->db[DB_SMALL], &small));
+	if (r == 0)
+		r = store_lm_err(mdb_env_stat(s->chunks.env, &big));
+	if (r == 0)
+		r = file_size(s->chunks.env, &st.chunk_file_bytes);
+	if (r == 0)
+		r = file_size(s->meta.env, &st.meta_file_bytes);
+	if (r < 0)
+		return r;
+	if (fstatvfs(s->dir_fd, &vfs) < 0)
+		return ret_nerrno();
+	st.commits = commits.ms_entries;
+	st.layers = layers.ms_entries;
+	st.chunks = small.ms_entries + big.ms_entries;
+	st.chunk_bytes = pages(&small) + pages(&big);
+	st.disk_free = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+	*ret = st;
+	return 0;
+}

@@ -1,0 +1,197 @@
+/*
+ * store/store_internal.h - what the files of store/ share; nobody else includes it.
+ *
+ * lm.c knows LMDB's environments, transactions and errors; key.h the spelling of keys; ancestry.c
+ * which layers a layer sees; version.c how the newest visible version of a key is found. The others
+ * are the calls of store.h by subject.
+ */
+#pragma once
+
+#include <lmdb.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "store/store.h"
+
+#define STORE_FORMAT   1
+#define STORE_MAP_SIZE ((size_t)1 << 40)
+
+/* The named databases of the meta environment; the chunk environment has only its unnamed one. */
+enum store_db {
+	DB_INODES,
+	DB_NAMES,
+	DB_EXTENTS,
+	DB_XATTRS,
+	DB_LINKS,
+	DB_LAYERS,
+	DB_JOURNAL,
+	DB_COMMITS,
+	DB_COMMIT_INDEX,
+	DB_REFS,
+	DB_ENVS,
+	DB_MOVES,
+	DB_META,
+	DB_SMALL,
+	DB_COUNT,
+};
+
+/* ---- LMDB (lm.c) ---- */
+
+/* The one place where LMDB's errors become ours. */
+int store_lm_err(int rc);
+
+/* A read transaction with its cursors, kept between calls in a pool: renewing one costs nothing
+ * against making one. */
+struct store_reader {
+	struct store_reader *next;
+	MDB_txn *txn;
+	MDB_cursor *cur[DB_COUNT];
+	bool cur_fresh[DB_COUNT]; /* opened or renewed since the transaction was */
+	void *dctx;               /* ZSTD_DCtx of the chunk pool's readers */
+};
+
+struct store_pool {
+	MDB_env *env;
+	pthread_mutex_t lock; /* leaf; guards what follows */
+	struct store_reader *idle;
+	unsigned n_idle;
+	unsigned calls; /* write transactions since the last look for dead readers */
+};
+
+int store_pool_open(struct store_pool *p, const char *path, size_t map, bool rdonly) MUST_USE;
+void store_pool_close(struct store_pool *p);
+
+int store_reader_get(struct store_pool *p, struct store_reader **ret) MUST_USE;
+void store_reader_put(struct store_pool *p, struct store_reader *rd);
+
+/* ---- the store (open.c) ---- */
+
+struct store_anc;
+#define STORE_ANC_CACHE 8
+
+struct store {
+	char *dir;
+	int dir_fd;  /* flocked for the moments of opening and closing */
+	int lock_fd; /* flocked shared as long as the store is open */
+	bool rdonly;
+	struct store_pool meta, chunks;
+	MDB_dbi db[DB_COUNT];
+	MDB_dbi chunk_db;
+	uint64_t chunk_base; /* address of the chunk map, once known; atomic */
+
+	pthread_mutex_t lock; /* leaf; guards what follows */
+	struct store_anc *anc[STORE_ANC_CACHE];
+	unsigned anc_next;
+	void *fresh; /* a tsearch tree of fresh.c */
+	size_t n_fresh;
+};
+
+struct store_limits {
+	size_t meta_map, chunk_map;
+};
+/* store_open with other map sizes, for tests of a full map. */
+int store_open_limits(const char *dir, unsigned flags, const struct store_limits *lim,
+		      struct diag *diag, struct store **ret) MUST_USE;
+
+/* A meta reader that goes back by itself at the end of the scope. */
+struct store_rd {
+	struct store *s;
+	struct store_reader *r;
+};
+int store_rd_begin(struct store *s, struct store_rd *rd) MUST_USE;
+void store_rd_end(struct store_rd *rd);
+#define cleanup_rd __attribute__((cleanup(store_rd_end)))
+int store_rd_cursor(struct store_rd *rd, enum store_db db, MDB_cursor **ret) MUST_USE;
+int store_rd_get(struct store_rd *rd, enum store_db db, MDB_val *k, MDB_val *v) MUST_USE;
+
+/* A meta write transaction, aborted at the end of the scope unless it was committed. */
+int store_tx_begin(struct store *s, MDB_txn **ret) MUST_USE;
+int store_tx_commit(MDB_txn **t) MUST_USE;
+void store_tx_abortp(MDB_txn **t);
+#define cleanup_tx __attribute__((cleanup(store_tx_abortp)))
+int store_tx_get(struct store *s, MDB_txn *t, enum store_db db, MDB_val *k, MDB_val *v) MUST_USE;
+int store_tx_put(struct store *s, MDB_txn *t, enum store_db db, MDB_val *k, MDB_val *v,
+		 unsigned flags) MUST_USE;
+int store_tx_del(struct store *s, MDB_txn *t, enum store_db db, MDB_val *k) MUST_USE;
+
+/* A counter in the meta database: *@ret_first is its old value, it grows by @n. */
+int store_tx_count(struct store *s, MDB_txn *t, const char *name, uint64_t n,
+		   uint64_t *ret_first) MUST_USE;
+
+/* ---- what a layer sees (ancestry.c) ---- */
+
+/* Immutable and counted: bit L is set when layer L is the layer itself or an ancestor. */
+struct store_anc {
+	unsigned refs; /* atomic */
+	store_layer layer;
+	size_t words;
+	uint64_t bits[];
+};
+/* @txn may be a read or a write transaction. -ENOENT: no such layer. */
+int store_anc_get(struct store *s, MDB_txn *txn, store_layer layer,
+		  struct store_anc **ret) MUST_USE;
+void store_anc_unref(struct store_anc *a);
+void store_anc_flush(struct store *s);
+static inline bool store_anc_has(const struct store_anc *a, store_layer l)
+{
+	return l / 64 < a->words && (a->bits[l / 64] >> (l % 64) & 1);
+}
+/* The greatest member below @l; 0: none. */
+store_layer store_anc_below(const struct store_anc *a, store_layer l);
+
+/* ---- versions (version.c) ---- */
+
+/* The value of the newest visible version of the key that begins with @prefix and ends with a layer;
+ * -ENOENT. An empty value is a version that its layer took back: the next older one counts. */
+int store_ver_find(MDB_cursor *c, const struct store_anc *a, const void *prefix, size_t plen,
+		   MDB_val *ret) MUST_USE;
+/* As store_ver_find, for every key that begins with @prefix, from @from (which begins with it, too)
+ * on; @fn gets what stands between @prefix and the layer. */
+typedef int (*store_ver_fn)(void *arg, const uint8_t *mid, size_t n, const MDB_val *val);
+int store_ver_scan(MDB_cursor *c, const struct store_anc *a, const void *from, size_t flen,
+		   size_t plen, store_ver_fn fn, void *arg) MUST_USE;
+
+/* 1..STORE_NAME_MAX bytes without NUL and slash. */
+bool store_name_ok(const char *name, size_t n);
+
+/* ---- layers (layer.c) ---- */
+
+struct store_layer_rec {
+	store_layer parent;
+	uint32_t state;
+	struct timespec created;
+	uint64_t records, bytes;
+	uint64_t journal;     /* the next sequence number */
+	struct digest commit; /* that sealed it; all zero: none */
+};
+int store_layer_read(struct store *s, MDB_txn *txn, store_layer layer,
+		     struct store_layer_rec *ret) MUST_USE;
+int store_layer_write(struct store *s, MDB_txn *txn, store_layer layer,
+		      const struct store_layer_rec *r) MUST_USE;
+/* A new open layer. */
+int store_layer_add(struct store *s, MDB_txn *txn, store_layer parent, store_layer *ret) MUST_USE;
+int store_layer_drop(struct store *s, MDB_txn *txn, store_layer layer) MUST_USE;
+
+/* ---- chunks (chunk.c, fresh.c) ---- */
+
+/* 0 or -ENOENT; to be asked with the meta writer lock held, so that no collector is at work. */
+int store_chunk_has(struct store *s, MDB_txn *meta, const struct digest *d, uint32_t len) MUST_USE;
+
+/* Which chunks this process brought in and no layer was charged for yet. */
+void store_fresh_add(struct store *s, const struct digest *d, uint32_t len);
+uint32_t store_fresh_take(struct store *s, const struct digest *d);
+void store_fresh_free(struct store *s);
+
+/* ---- commits (commit.c) ---- */
+
+bool store_digest_is_zero(const struct digest *d);
+int store_commit_add(struct store *s, MDB_txn *txn, const struct store_commit *c) MUST_USE;
+
+/* ---- refs (ref.c) ---- */
+
+/* Refs below "env/NAME/". */
+int store_env_refs_drop(struct store *s, MDB_txn *t, const char *env) MUST_USE;
