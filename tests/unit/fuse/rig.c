@@ -65,7 +65,7 @@ static void fork_clients(struct rig *r)
 
 void rig_open(struct rig *r, bool helper)
 {
-	struct mount_opts mo = {.dir = r->mnt, .name = "rattan:test", .helper = helper};
+	struct mount_opts mo = {.dir = r->mnt, .name = "rattan:te,st", .helper = helper};
 	struct diag diag = {0};
 
 	memset(r, 0, sizeof(*r));
