@@ -146,8 +146,15 @@ bool content_incomplete(const struct content *c)
 
 void content_account_locked(struct content *c)
 {
-	uint64_t data;
+	uint64_t data, end = atomic_load(&c->size);
 
+	/* What was promised before the file was opened is not told from bytes in its record, and the
+	 * host's holes are not looked for: the sum may run away, but only so far. (A write publishes
+	 * its block before it moves the size.) */
+	if (end < c->reserve_end)
+		end = c->reserve_end;
+	if (c->data_units > (int64_t)units_of(end + BLOCK))
+		c->data_units = (int64_t)units_of(end + BLOCK);
 	if (c->data_units < 0)
 		c->data_units = 0;
 	data = (uint64_t)c->data_units;
