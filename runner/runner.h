@@ -49,6 +49,7 @@ struct run_spec {
 	struct run_limits limits;
 	uint64_t timeout_ms;      /* 0: none */
 	bool no_exec_workspace;   /* Landlock: no execution from the writable places */
+	bool require_landlock;    /* no run at all where the kernel has no Landlock */
 
 	/* standard streams. stdin_fd -1 with stdin_data NULL: /dev/null. Lent. */
 	int stdin_fd;

@@ -1,0 +1,124 @@
+#include "runner/bwrap_argv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+#define USUAL_PLACES "/usr/bin:/usr/local/bin:/bin"
+
+static bool only_ours(const struct stat *st)
+{
+	return (st->st_uid == 0 || st->st_uid == geteuid()) && !(st->st_mode & S_IWOTH);
+}
+
+/* 0; -ENOENT nothing to run; -EPERM others could put their own program there. */
+static int candidate(const char *dir, size_t n, char **ret)
+{
+	cleanup_free char *path = NULL;
+	struct stat st, dst;
+
+	if (n == 0 || dir[0] != '/') /* relative: depends on where we are */
+		return -ENOENT;
+	if (asprintf(&path, "%.*s/bwrap", (int)n, dir) < 0) {
+		path = NULL;
+		return -ENOMEM;
+	}
+	if (stat(path, &st) < 0 || !S_ISREG(st.st_mode) || access(path, X_OK) < 0)
+		return -ENOENT;
+	path[n] = '\0';
+	if (stat(path, &dst) < 0)
+		return -ENOENT;
+	path[n] = '/';
+	if (!only_ours(&st) || !only_ours(&dst))
+		return -EPERM;
+	*ret = steal_ptr(&path);
+	return 0;
+}
+
+static int find_in(const char *path, char **ret)
+{
+	size_t n;
+	int r, worst = -ENOENT;
+
+	for (;; path += n + 1) {
+		n = strcspn(path, ":");
+		r = candidate(path, n, ret);
+		if (r == 0 || r == -ENOMEM)
+			return r;
+		if (r == -EPERM)
+			worst = r;
+		if (path[n] == '\0')
+			return worst;
+	}
+}
+
+int bwrap_find(const char *path, struct diag *diag, char **ret)
+{
+	const char *env = path ? path : getenv("PATH");
+	int r = -ENOENT, r2;
+
+	if (env)
+		r = find_in(env, ret);
+	if (r < 0 && r != -ENOMEM && !path) {
+		r2 = find_in(USUAL_PLACES, ret);
+		if (r2 == 0 || r == -ENOENT)
+			r = r2;
+	}
+	if (r == -EPERM)
+		return diag_set(diag, r,
+				"the only bwrap in PATH can be replaced by other users of this "
+				"machine; install the package bubblewrap");
+	if (r == -ENOENT)
+		return diag_set(diag, r,
+				"bwrap was not found in PATH; install the package bubblewrap");
+	return r;
+}
+
+static int words(struct buf *b, const char *const *w)
+{
+	int r = 0;
+
+	for (; r == 0 && *w; w++)
+		r = buf_put(b, *w, strlen(*w) + 1);
+	return r;
+}
+
+/* A tmpfs counts as the sandbox's memory only where there is a cgroup. */
+static unsigned long long shm_size(void)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+
+	if (pages <= 0 || size <= 0)
+		return 256ull << 20;
+	return (unsigned long long)pages / 4 * (unsigned long long)size;
+}
+
+int bwrap_args(const struct run_spec *s, bool tty, struct buf *ret)
+{
+	char uid[16], gid[16], shm[24];
+	const char *const head[] = {
+		"--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net",
+		"--unshare-uts", "--unshare-cgroup-try", "--uid", uid, "--gid", gid, "--hostname",
+		s->hostname ? s->hostname : "rattan",
+		/* stage3 is the init, so that the end of a command is seen as it is, and the end of
+		 * bwrap is the end of everything */
+		"--as-pid-1", "--die-with-parent", "--cap-drop", "ALL", "--bind", s->root, "/",
+		"--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--size", shm, "--tmpfs",
+		"/dev/shm", "--chdir", "/", NULL};
+	const char *const session[] = {"--new-session", NULL};
+	int r;
+
+	(void)snprintf(uid, sizeof(uid), "%u", s->uid);
+	(void)snprintf(gid, sizeof(gid), "%u", s->gid);
+	(void)snprintf(shm, sizeof(shm), "%llu", shm_size());
+	r = words(ret, head);
+	/* With a terminal the command must be in its session to have job control; what a session of
+	 * its own protects from, TIOCSTI, is refused by the filter. */
+	if (r == 0 && !tty)
+		r = words(ret, session);
+	return r;
+}

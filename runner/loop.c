@@ -1,0 +1,476 @@
+/* The thread of a run: fork, streams, deadline, the end. */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "runner/runner_internal.h"
+
+#define READ_SIZE     65536u
+#define TEXT_MAX      4096u
+#define TERM_GRACE_MS 2000
+#define LAST_MS       1000 /* from the kill of init to the kill of bwrap */
+#define GONE_MS       10000
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		(void)close(*fd);
+	*fd = -1;
+}
+
+/* ---- ending it ---- */
+
+static void tell(const struct run *r, enum stage3_msg_kind kind, int value)
+{
+	struct stage3_msg m = {.kind = kind, .value = value};
+
+	(void)send(r->status_fd, &m, sizeof(m), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void kill_bwrap(const struct run *r)
+{
+	/* Not reaped yet: the pid is ours. Its init dies with it. */
+	if (r->pid > 0)
+		(void)kill(r->pid, SIGKILL);
+}
+
+/* Init first: then bwrap reaps it, and has the times of all that ran in it. */
+static void kill_hard(struct run *r)
+{
+	if (r->last_at)
+		return;
+	r->last_at = io_now_ms() + LAST_MS;
+	if (r->init_fd < 0 || syscall(SYS_pidfd_send_signal, r->init_fd, SIGKILL, NULL, 0) < 0)
+		kill_bwrap(r);
+	if (r->cgroup && !(r->seen & RUN_SEEN_HELLO))
+		cgroup_kill(r->cgroup);
+}
+
+static void end_gently(struct run *r, unsigned grace_ms)
+{
+	long long at = io_now_ms() + grace_ms;
+
+	if (grace_ms == 0 || !(r->seen & RUN_SEEN_HELLO)) {
+		kill_hard(r);
+		return;
+	}
+	if (!r->kill_at)
+		tell(r, STAGE3_MSG_TERM, SIGTERM);
+	if (!r->kill_at || at < r->kill_at)
+		r->kill_at = at;
+}
+
+static void check_clock(struct run *r)
+{
+	long long now = io_now_ms();
+	bool late = false;
+
+	if (r->deadline && now >= r->deadline) {
+		r->deadline = 0;
+		(void)pthread_mutex_lock(&r->lock);
+		late = !r->kill_asked;
+		r->timed_out = late;
+		(void)pthread_mutex_unlock(&r->lock);
+		if (late)
+			end_gently(r, TERM_GRACE_MS);
+	}
+	if (r->kill_at && now >= r->kill_at)
+		kill_hard(r);
+	if (r->last_at && now >= r->last_at) {
+		kill_bwrap(r);
+		if (r->cgroup)
+			cgroup_kill(r->cgroup);
+		r->last_at = now + LAST_MS;
+	}
+}
+
+static int clock_timeout(const struct run *r)
+{
+	const long long at[] = {r->deadline, r->last_at ? 0 : r->kill_at, r->last_at};
+	long long first = 0, left;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(at); i++) {
+		if (at[i] && (!first || at[i] < first))
+			first = at[i];
+	}
+	if (!first)
+		return -1;
+	left = first - io_now_ms();
+	return left < 0 ? 0 : left > 3600000 ? 3600000 : (int)left;
+}
+
+/* ---- the terminal ---- */
+
+static void tty_take_back(const struct run *r)
+{
+	/* All signals are blocked here: SIGTTOU would stop us otherwise. */
+	if (r->tty)
+		(void)tcsetpgrp(r->tty_fd, getpgrp());
+}
+
+/* The command's job was stopped, with ^Z most often: so are we, until the shell continues us. Where
+ * no shell would, the kernel ignores the signal, and the command goes on. */
+static void job_stopped(struct run *r, int sig)
+{
+	(void)sig;
+	if (!r->tty)
+		return;
+	tty_take_back(r);
+	(void)kill(0, SIGTSTP);
+	tell(r, STAGE3_MSG_CONT, tcgetpgrp(r->tty_fd) == getpgrp());
+}
+
+/* ---- what is read ---- */
+
+static ssize_t receive(struct run *r, struct stage3_msg *m)
+{
+	int fds[IO_MAX_FDS];
+	size_t nfds = 0, i;
+	ssize_t n;
+
+	n = io_recv_fds(r->status_fd, m, sizeof(*m), fds, &nfds);
+	for (i = 0; i < nfds; i++) {
+		if (n == (ssize_t)sizeof(*m) && m->kind == STAGE3_MSG_HELLO && r->init_fd < 0)
+			r->init_fd = fds[i];
+		else
+			(void)close(fds[i]);
+	}
+	return n;
+}
+
+static void read_status(struct run *r)
+{
+	struct stage3_msg m;
+	bool asked;
+	ssize_t n;
+
+	n = receive(r, &m);
+	if (n != (ssize_t)sizeof(m)) {
+		if (n != -EAGAIN && n != -EINTR)
+			close_fd(&r->status_fd);
+		return;
+	}
+	switch (m.kind) {
+	case STAGE3_MSG_HELLO:
+		r->seen |= RUN_SEEN_HELLO;
+		(void)pthread_mutex_lock(&r->lock);
+		asked = r->kill_asked || r->timed_out;
+		(void)pthread_mutex_unlock(&r->lock);
+		if (asked) /* before there was an init to tell */
+			kill_hard(r);
+		break;
+	case STAGE3_MSG_READY:
+		r->seen |= RUN_SEEN_READY;
+		r->ready = m;
+		break;
+	case STAGE3_MSG_FAILED:
+		if (!(r->seen & RUN_SEEN_FAILED))
+			r->failed = m;
+		r->seen |= RUN_SEEN_FAILED;
+		break;
+	case STAGE3_MSG_EXITED:
+		r->seen |= RUN_SEEN_EXITED;
+		r->wait_status = m.value;
+		break;
+	case STAGE3_MSG_STOPPED:
+		job_stopped(r, m.value);
+		break;
+	default:
+		break;
+	}
+}
+
+static void spill(struct run *r, int stream, const uint8_t *p, size_t n)
+{
+	uint64_t room;
+
+	if (r->spilled >= r->output_max || n > r->output_max - r->spilled) {
+		(void)pthread_mutex_lock(&r->lock);
+		r->out_limited = true;
+		(void)pthread_mutex_unlock(&r->lock);
+	}
+	room = r->output_max > r->spilled ? r->output_max - r->spilled : 0;
+	if (n > room)
+		n = (size_t)room;
+	r->spilled += n;
+	if (n == 0 || r->spill_fd[stream] < 0)
+		return;
+	if (io_write_full(r->spill_fd[stream], p, n) < 0) {
+		/* A full disk: what is in memory remains, and the result says that there is less. */
+		r->spill_fd[stream] = -1;
+		(void)pthread_mutex_lock(&r->lock);
+		r->out_limited = true;
+		(void)pthread_mutex_unlock(&r->lock);
+	}
+}
+
+/* false: nothing more for now. */
+static bool read_stream(struct run *r, int stream)
+{
+	uint8_t p[READ_SIZE];
+	ssize_t n;
+
+	n = read(r->out_fd[stream], p, sizeof(p));
+	if (n <= 0) {
+		if (n == 0 || (errno != EAGAIN && errno != EINTR))
+			close_fd(&r->out_fd[stream]);
+		return false;
+	}
+	(void)pthread_mutex_lock(&r->lock);
+	r->out_bytes[stream] += (uint64_t)n;
+	capture_put(&r->capture[stream], p, (size_t)n);
+	(void)pthread_mutex_unlock(&r->lock);
+	spill(r, stream, p, (size_t)n);
+	return true;
+}
+
+static void read_bwrap_text(struct run *r)
+{
+	char p[512];
+	ssize_t n;
+
+	n = read(r->err_fd, p, sizeof(p));
+	if (n > 0 && r->bwrap_text.len + (size_t)n <= TEXT_MAX)
+		(void)!buf_put(&r->bwrap_text, p, (size_t)n); /* without memory: without words */
+	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+		close_fd(&r->err_fd);
+}
+
+/* ---- what is written ---- */
+
+static void input_end_locked(struct run *r)
+{
+	close_fd(&r->in_fd);
+	r->input_closed = true;
+	buf_release(&r->input);
+	r->input_at = 0;
+	(void)pthread_cond_broadcast(&r->cond);
+}
+
+static void write_input(struct run *r)
+{
+	ssize_t n;
+
+	(void)pthread_mutex_lock(&r->lock);
+	if (r->in_fd >= 0 && r->input_at < r->input.len) {
+		n = write(r->in_fd, r->input.data + r->input_at, r->input.len - r->input_at);
+		if (n > 0)
+			r->input_at += (size_t)n;
+		else if (n < 0 && errno != EAGAIN && errno != EINTR)
+			input_end_locked(r);
+		if (r->input_at == r->input.len) {
+			buf_clear(&r->input);
+			r->input_at = 0;
+			(void)pthread_cond_broadcast(&r->cond);
+		}
+	}
+	if (r->in_fd >= 0 && r->input_closed && r->input.len == 0)
+		input_end_locked(r);
+	(void)pthread_mutex_unlock(&r->lock);
+}
+
+static bool input_waits(struct run *r)
+{
+	bool w;
+
+	(void)pthread_mutex_lock(&r->lock);
+	w = r->in_fd >= 0 && (r->input_at < r->input.len || r->input_closed);
+	(void)pthread_mutex_unlock(&r->lock);
+	return w;
+}
+
+static void read_wake(struct run *r)
+{
+	unsigned grace = 0;
+	uint64_t v;
+	bool asked;
+
+	if (read(r->wake_fd, &v, sizeof(v)) < 0)
+		return;
+	(void)pthread_mutex_lock(&r->lock);
+	asked = r->kill_asked;
+	grace = r->kill_grace;
+	(void)pthread_mutex_unlock(&r->lock);
+	if (asked)
+		end_gently(r, grace);
+}
+
+/* ---- the loop ---- */
+
+static bool reap(struct run *r)
+{
+	int status;
+	pid_t pid;
+
+	pid = wait4(r->pid, &status, WNOHANG, &r->usage);
+	if (pid == 0 || (pid < 0 && errno == EINTR))
+		return false;
+	if (pid == r->pid && !(r->seen & RUN_SEEN_EXITED))
+		r->wait_status = status;
+	r->pid = -1;
+	return true;
+}
+
+static void loop(struct run *r)
+{
+	enum {
+		WAKE,
+		CHILD,
+		STATUS,
+		ERR,
+		OUT0,
+		OUT1,
+		IN,
+		COUNT
+	};
+
+	for (;;) {
+		struct pollfd p[COUNT] = {
+			[WAKE] = {.fd = r->wake_fd, .events = POLLIN},
+			[CHILD] = {.fd = r->pidfd, .events = POLLIN},
+			[STATUS] = {.fd = r->status_fd, .events = POLLIN},
+			[ERR] = {.fd = r->err_fd, .events = POLLIN},
+			[OUT0] = {.fd = r->out_fd[0], .events = POLLIN},
+			[OUT1] = {.fd = r->out_fd[1], .events = POLLIN},
+			[IN] = {.fd = input_waits(r) ? r->in_fd : -1, .events = POLLOUT},
+		};
+
+		if (poll(p, COUNT, clock_timeout(r)) < 0 && errno != EINTR)
+			kill_hard(r);
+		if (p[WAKE].revents)
+			read_wake(r);
+		if (p[STATUS].revents)
+			read_status(r);
+		if (p[ERR].revents)
+			read_bwrap_text(r);
+		if (p[OUT0].revents)
+			(void)read_stream(r, 0);
+		if (p[OUT1].revents)
+			(void)read_stream(r, 1);
+		if (p[IN].revents)
+			write_input(r);
+		if (p[CHILD].revents && reap(r))
+			return;
+		check_clock(r);
+	}
+}
+
+static void drain_status(struct run *r)
+{
+	struct pollfd p = {.events = POLLIN};
+
+	for (;;) {
+		p.fd = r->status_fd;
+		if (p.fd < 0 || poll(&p, 1, 0) <= 0)
+			return;
+		read_status(r);
+	}
+}
+
+/* R4: bwrap has ended. Most often because init did; but it may have been killed, and its init be on
+ * its way to its own death. */
+static void wait_gone(struct run *r)
+{
+	struct pollfd p = {.events = POLLIN};
+	long long end = io_now_ms() + GONE_MS;
+
+	drain_status(r);
+	if (r->init_fd < 0 && r->status_fd >= 0) {
+		/* An init that has not said hello can no longer, and ends; or it just did. */
+		(void)shutdown(r->status_fd, SHUT_RD);
+		drain_status(r);
+	}
+	p.fd = r->init_fd;
+	while (p.fd >= 0 && poll(&p, 1, 0) == 0 && io_now_ms() < end) {
+		(void)syscall(SYS_pidfd_send_signal, r->init_fd, SIGKILL, NULL, 0);
+		(void)poll(&p, 1, 100);
+	}
+	if (r->cgroup && r->init_fd < 0)
+		cgroup_kill(r->cgroup);
+}
+
+static void drain(struct run *r)
+{
+	int i;
+
+	drain_status(r);
+	for (i = 0; i < 2; i++) {
+		while (r->out_fd[i] >= 0 && read_stream(r, i))
+			;
+	}
+	if (r->err_fd >= 0)
+		read_bwrap_text(r);
+}
+
+static void close_child_ends(struct run *r)
+{
+	int i;
+
+	for (i = 0; i < STAGE3_FD_COUNT; i++)
+		close_fd(&r->spawn.fd[i]);
+	close_fd(&r->spawn.userns_fd);
+	close_fd(&r->spawn.mntns_fd);
+}
+
+static int start(struct run *r)
+{
+	pid_t pid;
+	int pidfd;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &r->started);
+	pid = spawn_bwrap(&r->spawn);
+	close_child_ends(r);
+	if (pid < 0)
+		return (int)pid;
+	r->pid = pid;
+	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (pidfd < 0) {
+		int e = ret_nerrno();
+
+		(void)kill(pid, SIGKILL);
+		(void)waitpid(pid, NULL, 0);
+		return e;
+	}
+	if (r->timeout_ms)
+		r->deadline = io_now_ms() + (long long)r->timeout_ms;
+	(void)pthread_mutex_lock(&r->lock);
+	r->pidfd = pidfd;
+	r->spawned = true;
+	(void)pthread_cond_broadcast(&r->cond);
+	(void)pthread_mutex_unlock(&r->lock);
+	return 0;
+}
+
+void *run_thread(void *arg)
+{
+	struct run *r = arg;
+	struct run_result result = {0};
+	int e;
+
+	e = start(r);
+	if (e == 0) {
+		loop(r);
+		wait_gone(r);
+		drain(r);
+		tty_take_back(r);
+		if (r->termios_saved)
+			(void)tcsetattr(r->tty_fd, TCSADRAIN, &r->termios);
+		run_result_fill(r, &result);
+	}
+	(void)pthread_mutex_lock(&r->lock);
+	r->spawn_error = e;
+	r->result = result;
+	input_end_locked(r);
+	r->done = true;
+	(void)pthread_cond_broadcast(&r->cond);
+	(void)pthread_mutex_unlock(&r->lock);
+	return NULL;
+}

@@ -1,0 +1,355 @@
+#include "runner/plan_encode.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "runner/bpf_default.h"
+#include "runner/bpf_gen.h"
+#include "runner/promises.h"
+#include "stage3/stage3_abi.h"
+
+#define ARG_STRLEN_MAX 131072u /* the kernel's MAX_ARG_STRLEN */
+
+/* ---- places ---- */
+
+enum {
+	READS = STAGE3_READ_FILE | STAGE3_READ_DIR,
+	WRITES = STAGE3_WRITE_FILE | STAGE3_TRUNCATE,
+	CHANGES = STAGE3_RIGHTS_ALL & ~(STAGE3_EXECUTE | STAGE3_IOCTL_DEV | READS),
+};
+
+/* What every command may touch beside the writable places: its private /dev and /proc. */
+static const struct {
+	const char *path;
+	uint32_t rights;
+} places[] = {
+	{"/dev/null", READS | WRITES},
+	{"/dev/zero", READS | WRITES},
+	{"/dev/full", READS | WRITES},
+	{"/dev/random", READS | WRITES},
+	{"/dev/urandom", READS | WRITES},
+	{"/dev/tty", READS | WRITES | STAGE3_IOCTL_DEV},
+	{"/dev/console", READS | WRITES | STAGE3_IOCTL_DEV},
+	{"/dev/ptmx", READS | WRITES | STAGE3_IOCTL_DEV},
+	{"/dev/pts", READS | WRITES | STAGE3_IOCTL_DEV},
+	{"/dev/shm", READS | CHANGES | STAGE3_EXECUTE},
+	/* oom_score_adj, comm, ...: whose files may be written is the kernel's check */
+	{"/proc", READS | WRITES},
+};
+
+struct encoder {
+	struct buf rules, paths;
+	uint32_t nrules;
+};
+
+static int rule_put(struct encoder *e, const char *path, size_t n, uint32_t rights, uint32_t flags)
+{
+	struct stage3_rule rule = {.rights = rights, .flags = flags};
+	int r;
+
+	if (e->nrules >= STAGE3_MAX_RULES || n >= STAGE3_PATH_MAX)
+		return -E2BIG;
+	r = buf_put(&e->rules, &rule, sizeof(rule));
+	if (r == 0)
+		r = buf_put(&e->paths, path, n);
+	if (r == 0)
+		r = buf_put(&e->paths, "", 1);
+	e->nrules++;
+	return r;
+}
+
+static int writable_put(struct encoder *e, const struct run_spec *s, struct diag *diag)
+{
+	const char *at = s->writable ? s->writable : "";
+	uint32_t exec = s->no_exec_workspace ? 0 : STAGE3_EXECUTE;
+	uint32_t hole = s->no_exec_workspace ? STAGE3_RULE_HOLE : 0;
+	size_t n;
+	int r;
+
+	for (; *at; at += n + (at[n] == '\n')) {
+		n = strcspn(at, "\n");
+		if (n == 0)
+			continue;
+		if (at[0] != '/')
+			return diag_set(diag, -EINVAL, "writable place \"%.*s\" is not absolute",
+					(int)n, at);
+		if (n == 1 && s->no_exec_workspace)
+			return diag_set(diag, -EINVAL,
+					"with all of / writable and nothing executable in writable "
+					"places no command could run");
+		r = rule_put(e, at, n, READS | CHANGES | exec, STAGE3_RULE_MAY_MISS | hole);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int rules_put(struct encoder *e, const struct run_spec *s, struct diag *diag)
+{
+	size_t i;
+	int r;
+
+	r = rule_put(e, "/", 1, READS | (s->no_exec_workspace ? 0 : STAGE3_EXECUTE), 0);
+	if (r == 0 && s->no_exec_workspace)
+		r = rule_put(e, "/", 1, STAGE3_EXECUTE, STAGE3_RULE_AROUND);
+	for (i = 0; r == 0 && i < ARRAY_SIZE(places); i++) {
+		uint32_t rights = places[i].rights;
+
+		if (s->no_exec_workspace)
+			rights &= ~(uint32_t)STAGE3_EXECUTE;
+		r = rule_put(e, places[i].path, strlen(places[i].path), rights,
+			     STAGE3_RULE_MAY_MISS |
+				     (s->no_exec_workspace && rights & STAGE3_MAKE_REG
+					      ? STAGE3_RULE_HOLE
+					      : 0));
+	}
+	return r < 0 ? r : writable_put(e, s, diag);
+}
+
+/* ---- limits ---- */
+
+static int limit_put(struct buf *b, uint32_t *count, uint32_t resource, uint64_t value)
+{
+	struct stage3_limit l = {.resource = resource, .value = value};
+
+	if (value == UINT64_MAX)
+		return 0;
+	(*count)++;
+	return buf_put(b, &l, sizeof(l));
+}
+
+static int limits_put(struct buf *b, const struct run_limits *l, uint32_t *count)
+{
+	int r;
+
+	r = limit_put(b, count, RLIMIT_CORE, 0);
+	if (r == 0)
+		r = limit_put(b, count, RLIMIT_CPU, l->cpu_s);
+	/* Counted in the command's user namespace (Linux 5.14); docs/stage3-abi.md. */
+	if (r == 0)
+		r = limit_put(b, count, RLIMIT_NPROC, l->processes);
+	if (r == 0)
+		r = limit_put(b, count, RLIMIT_NOFILE, l->open_files);
+	if (r == 0)
+		r = limit_put(b, count, RLIMIT_FSIZE, l->file_size);
+	/* Not the address space: node, Go and sanitizers reserve far more than they use. */
+	if (r == 0)
+		r = limit_put(b, count, RLIMIT_DATA, l->memory);
+	return r;
+}
+
+/* ---- words ---- */
+
+static int string_put(struct buf *b, const char *s)
+{
+	size_t n = strlen(s) + 1;
+
+	if (n > ARG_STRLEN_MAX)
+		return -E2BIG;
+	return buf_put(b, s, n);
+}
+
+/* Nothing of the server's own environment; @user's variables replace these by name. */
+static const char *const env_default[] = {
+	"HOME=/home/user",
+	"USER=user",
+	"LOGNAME=user",
+	"SHELL=/bin/bash",
+	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+	"LANG=C.UTF-8",
+	"TERM=dumb",
+	"TMPDIR=/tmp",
+};
+
+static bool names_var(const char *const *env, const char *var, size_t n)
+{
+	for (; env && *env; env++) {
+		if (!strncmp(*env, var, n) && (*env)[n] == '=')
+			return true;
+	}
+	return false;
+}
+
+static int env_put(struct buf *b, const struct run_spec *s, const char *cwd, uint32_t *count)
+{
+	const char *const *e;
+	size_t i;
+	int r = 0;
+
+	*count = 0;
+	for (i = 0; r == 0 && i < ARRAY_SIZE(env_default); i++) {
+		if (names_var(s->env, env_default[i], strcspn(env_default[i], "=")))
+			continue;
+		(*count)++;
+		r = string_put(b, env_default[i]);
+	}
+	if (r == 0 && !names_var(s->env, "PWD", 3)) {
+		(*count)++;
+		r = buf_printf(b, "PWD=%s", cwd);
+		if (r == 0)
+			r = buf_put(b, "", 1);
+	}
+	for (e = s->env; r == 0 && e && *e; e++) {
+		/* The last of one name wins, as in a shell. */
+		if (names_var(e + 1, *e, strcspn(*e, "=")))
+			continue;
+		if (++*count > STAGE3_MAX_ENV)
+			return -E2BIG;
+		r = string_put(b, *e);
+	}
+	return r;
+}
+
+static int argv_put(struct buf *b, const struct run_spec *s, uint32_t *count)
+{
+	const char *const *a;
+	int r = 0;
+
+	*count = 1;
+	if (s->shell)
+		return string_put(b, s->shell);
+	for (*count = 0, a = s->argv; r == 0 && *a; a++) {
+		if (++*count > STAGE3_MAX_ARGS)
+			return -E2BIG;
+		r = string_put(b, *a);
+	}
+	return r;
+}
+
+static int strings_put(struct buf *b, const struct run_spec *s, struct stage3_plan_header *h,
+		       const struct encoder *e)
+{
+	const char *cwd = s->cwd ? s->cwd : "/workspace";
+	int r;
+
+	r = string_put(b, cwd);
+	if (r == 0)
+		r = argv_put(b, s, &h->argc);
+	if (r == 0)
+		r = env_put(b, s, cwd, &h->envc);
+	if (r == 0)
+		r = buf_put(b, e->paths.data, e->paths.len);
+	return r;
+}
+
+/* ---- filters ---- */
+
+static int filters_put(struct buf *b, const char *promises, struct diag *diag,
+		       struct stage3_plan_header *h)
+{
+	struct bpf_filters f = {0};
+	uint32_t mask;
+	int r;
+
+	r = promises_parse(promises, diag, &mask);
+	if (r < 0)
+		return r;
+	h->nfilters = 2;
+	if (mask == PROMISES_DEFAULT) {
+		h->filter_len[0] = (uint32_t)bpf_default_arguments_count;
+		h->filter_len[1] = (uint32_t)bpf_default_calls_count;
+		r = buf_put(b, bpf_default_arguments, bpf_default_arguments_count * 8);
+		return r < 0 ? r : buf_put(b, bpf_default_calls, bpf_default_calls_count * 8);
+	}
+	r = bpf_gen(mask, &f);
+	if (r < 0)
+		return diag_set(diag, r, "the system call filter could not be compiled: %s",
+				err_text(r));
+	h->filter_len[0] = (uint32_t)(f.arguments.len / 8);
+	h->filter_len[1] = (uint32_t)(f.calls.len / 8);
+	r = buf_put(b, f.arguments.data, f.arguments.len);
+	if (r == 0)
+		r = buf_put(b, f.calls.data, f.calls.len);
+	bpf_filters_release(&f);
+	return r;
+}
+
+static uint32_t plan_flags(const struct run_spec *s, const struct plan_options *o)
+{
+	uint32_t f = STAGE3_PLAN_LANDLOCK;
+
+	if (s->shell)
+		f |= STAGE3_PLAN_SHELL;
+	if (o->tty)
+		f |= STAGE3_PLAN_TTY;
+	/* What only Landlock can do must not be dropped silently. */
+	if (o->require_landlock || s->no_exec_workspace)
+		f |= STAGE3_PLAN_LANDLOCK_REQUIRED;
+	return f;
+}
+
+static int encode(const struct run_spec *s, const struct plan_options *o, struct diag *diag,
+		  struct encoder *e, struct buf *ret)
+{
+	struct stage3_plan_header h = {
+		.magic = STAGE3_MAGIC,
+		.version = STAGE3_VERSION,
+		.flags = plan_flags(s, o),
+		.oom_score_adj = 500,
+	};
+	size_t at;
+	int r;
+
+	r = buf_put(ret, &h, sizeof(h));
+	if (r == 0)
+		r = limits_put(ret, &s->limits, &h.nlimits);
+	if (r == 0)
+		r = rules_put(e, s, diag);
+	if (r == 0)
+		r = buf_put(ret, e->rules.data, e->rules.len);
+	if (r == 0)
+		r = filters_put(ret, s->promises, diag, &h);
+	at = ret->len;
+	if (r == 0)
+		r = strings_put(ret, s, &h, e);
+	if (r == 0 && ret->len > STAGE3_PLAN_MAX)
+		r = -E2BIG;
+	if (r < 0)
+		return r;
+	h.nrules = e->nrules;
+	h.strings_len = (uint32_t)(ret->len - at);
+	h.size = (uint32_t)ret->len;
+	memcpy(ret->data, &h, sizeof(h));
+	return 0;
+}
+
+int plan_encode(const struct run_spec *s, const struct plan_options *o, struct diag *diag,
+		struct buf *ret)
+{
+	struct encoder e = {0};
+	int r;
+
+	r = encode(s, o, diag, &e, ret);
+	buf_release(&e.rules);
+	buf_release(&e.paths);
+	if (r == -E2BIG)
+		return diag_set(
+			diag, r,
+			"the command, its arguments or its environment are too long for the "
+			"kernel (128 KiB for one word)");
+	return r;
+}
+
+int plan_memfd(const char *name, const struct buf *b)
+{
+	cleanup_fd int fd = -1;
+	int r;
+
+	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return ret_nerrno();
+	r = io_write_full(fd, b->data, b->len);
+	if (r < 0)
+		return r;
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return ret_nerrno();
+	/* Readers share the offset. */
+	if (lseek(fd, 0, SEEK_SET) < 0)
+		return ret_nerrno();
+	return steal_fd(&fd);
+}

@@ -1,0 +1,19 @@
+/*
+ * runner/plan_encode.h - a run's specification as the plan that stage3 reads.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "runner/runner.h"
+
+struct plan_options {
+	bool tty;
+	bool require_landlock;
+};
+
+/* The bytes (stage3/stage3_abi.h). -EINVAL, -E2BIG with a sentence in @diag. */
+int plan_encode(const struct run_spec *s, const struct plan_options *o, struct diag *diag,
+		struct buf *ret) MUST_USE;
+/* @b as a sealed memfd named @name; the descriptor is the caller's. */
+int plan_memfd(const char *name, const struct buf *b) MUST_USE;

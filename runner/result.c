@@ -1,0 +1,155 @@
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "runner/runner_internal.h"
+
+static const struct {
+	uint32_t step;
+	const char *name;
+	const char *what; /* continues "the sandbox could not be built: " */
+} steps[] = {
+	{STAGE3_STEP_PLAN, "plan",
+	 "rattan-stage3 does not understand its plan (is it of the same version?)"},
+	{STAGE3_STEP_INIT, "init", "its first process could not be set up"},
+	{STAGE3_STEP_STDIO, "stdio", "the standard streams could not be set up"},
+	{STAGE3_STEP_FDS, "descriptors", "descriptors could not be closed"},
+	{STAGE3_STEP_SESSION, "session", "no session could be made"},
+	{STAGE3_STEP_SIGNALS, "signals", "signals could not be reset"},
+	{STAGE3_STEP_CWD, "cwd", "the working directory cannot be entered"},
+	{STAGE3_STEP_SHELL, "shell", "there is neither bash nor sh in the environment"},
+	{STAGE3_STEP_NO_NEW_PRIVS, "no_new_privs", "no_new_privs could not be set"},
+	{STAGE3_STEP_LANDLOCK, "landlock", "the Landlock rules could not be applied"},
+	{STAGE3_STEP_LIMITS, "limits", "resource limits could not be set"},
+	{STAGE3_STEP_SECCOMP, "seccomp", "the system call filter could not be loaded"},
+	{STAGE3_STEP_EXEC, "exec", "the command cannot be executed"},
+	{SPAWN_FDS, "descriptors", "descriptors could not be arranged"},
+	{SPAWN_CGROUP, "cgroup", "its cgroup could not be entered"},
+	{SPAWN_USERNS, "namespaces", "the user namespace of the environment could not be entered"},
+	{SPAWN_MNTNS, "namespaces", "the mount namespace of the environment could not be entered"},
+	{SPAWN_LIFETIME, "lifetime", "it could not be tied to this process"},
+	{SPAWN_BWRAP, "bwrap", "bwrap could not be executed"},
+};
+
+static void not_started(struct run_result *ret, const char *step)
+{
+	ret->state = RUN_NOT_STARTED;
+	ret->code = STAGE3_EXIT_FAILED;
+	(void)snprintf(ret->step, sizeof(ret->step), "%s", step);
+}
+
+static void from_failed(const struct run *r, struct run_result *ret)
+{
+	const char *name = "unknown", *what = "unknown step";
+	size_t i;
+
+	for (i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		if (steps[i].step == r->failed.step) {
+			name = steps[i].name;
+			what = steps[i].what;
+		}
+	}
+	not_started(ret, name);
+	if (r->failed.step == STAGE3_STEP_EXEC && !r->shell) {
+		/* Everything was in place; it is the command that is not there. As a shell says it. */
+		ret->state = RUN_EXITED;
+		ret->code = r->failed.error == ENOENT ? STAGE3_EXIT_NOTFOUND : STAGE3_EXIT_NOEXEC;
+	}
+	(void)snprintf(ret->error, sizeof(ret->error), "%s: %s", what, err_text(r->failed.error));
+}
+
+static void from_status(int status, struct run_result *ret)
+{
+	if (WIFSIGNALED(status)) {
+		ret->state = RUN_SIGNALED;
+		ret->signal = WTERMSIG(status);
+		ret->code = 128 + ret->signal;
+	} else {
+		ret->state = RUN_EXITED;
+		ret->code = WEXITSTATUS(status);
+	}
+}
+
+/* bwrap ended before stage3 said anything: its own words are the reason. */
+static void from_bwrap(struct run *r, struct run_result *ret)
+{
+	const char *text = r->bwrap_text.len ? (const char *)r->bwrap_text.data : "";
+
+	not_started(ret, "bwrap");
+	while (!strncmp(text, "bwrap: ", 7))
+		text += 7;
+	if (*text)
+		(void)snprintf(ret->error, sizeof(ret->error), "bwrap: %.*s",
+			       (int)strcspn(text, "\n"), text);
+	else
+		(void)snprintf(ret->error, sizeof(ret->error),
+			       "bwrap ended without building the sandbox (status %d)",
+			       r->wait_status);
+}
+
+static void put_enforced(struct run_result *ret, const char *word)
+{
+	size_t n = strlen(ret->enforced);
+
+	(void)snprintf(ret->enforced + n, sizeof(ret->enforced) - n, "%s%s", n ? "," : "", word);
+}
+
+static void from_ready(const struct run *r, struct run_result *ret)
+{
+	static const struct {
+		uint32_t step;
+		const char *name;
+	} confine[] = {
+		{STAGE3_STEP_NO_NEW_PRIVS, "no_new_privs"},
+		{STAGE3_STEP_LIMITS, "rlimits"},
+		{STAGE3_STEP_SECCOMP, "seccomp"},
+	};
+	char landlock[24];
+	size_t i;
+
+	/* bwrap has no half measures: it ends when it cannot make one of these. */
+	put_enforced(ret, "userns,mntns,pidns,netns,ipcns,utsns");
+	for (i = 0; i < sizeof(confine) / sizeof(confine[0]); i++) {
+		if (r->ready.steps & 1u << confine[i].step)
+			put_enforced(ret, confine[i].name);
+	}
+	if (r->ready.value > 0) {
+		(void)snprintf(landlock, sizeof(landlock), "landlock:%d", r->ready.value);
+		put_enforced(ret, landlock);
+	}
+	if (r->cgroup)
+		put_enforced(ret, "cgroup");
+}
+
+static double seconds(const struct timeval *tv)
+{
+	return (double)tv->tv_sec + (double)tv->tv_usec / 1e6;
+}
+
+void run_result_fill(struct run *r, struct run_result *ret)
+{
+	struct timespec now;
+
+	*ret = (struct run_result){0};
+	if (r->seen & RUN_SEEN_READY)
+		from_ready(r, ret);
+	if (r->seen & RUN_SEEN_FAILED)
+		from_failed(r, ret);
+	else if (r->seen & RUN_SEEN_EXITED)
+		from_status(r->wait_status, ret);
+	else if ((r->seen & RUN_SEEN_READY) || r->killed || r->timed_out)
+		/* Init did not live to tell: killed by us, by the kernel for memory, or from outside. */
+		from_status(SIGKILL, ret);
+	else
+		from_bwrap(r, ret);
+	ret->timed_out = r->timed_out;
+	ret->killed = r->killed;
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	ret->wall_s = (double)(now.tv_sec - r->started.tv_sec) +
+		      (double)(now.tv_nsec - r->started.tv_nsec) / 1e9;
+	ret->user_s = seconds(&r->usage.ru_utime);
+	ret->sys_s = seconds(&r->usage.ru_stime);
+	ret->max_rss = (uint64_t)r->usage.ru_maxrss * 1024;
+	memcpy(ret->out_bytes, r->out_bytes, sizeof(ret->out_bytes));
+	ret->out_limited = r->out_limited;
+}

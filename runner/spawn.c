@@ -1,0 +1,119 @@
+#include "runner/spawn.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define FD_ABOVE 64 /* above all targets */
+
+struct moved {
+	int fd[STAGE3_FD_COUNT], userns_fd, mntns_fd, cgroup_fd;
+};
+
+static void __attribute__((noreturn)) fail(int status_fd, uint32_t step)
+{
+	struct stage3_msg m = {.kind = STAGE3_MSG_FAILED, .step = step, .error = errno};
+	ssize_t n = write(status_fd, &m, sizeof(m));
+
+	(void)n; /* when nobody listens there is nobody to tell */
+	_exit(STAGE3_EXIT_FAILED);
+}
+
+static int move_up(int fd, int *ret)
+{
+	*ret = -1;
+	if (fd < 0)
+		return 0;
+	*ret = fcntl(fd, F_DUPFD_CLOEXEC, FD_ABOVE);
+	return *ret < 0 ? -1 : 0;
+}
+
+/* Sources may lie where targets go: first out of the way, then into place. */
+static int arrange(const struct spawn *s, struct moved *m)
+{
+	int i;
+
+	for (i = 0; i < STAGE3_FD_COUNT; i++) {
+		if (move_up(s->fd[i], &m->fd[i]) < 0)
+			return -1;
+	}
+	if (move_up(s->userns_fd, &m->userns_fd) < 0 || move_up(s->mntns_fd, &m->mntns_fd) < 0 ||
+	    move_up(s->cgroup_fd, &m->cgroup_fd) < 0)
+		return -1;
+	for (i = 0; i < STAGE3_FD_COUNT; i++) {
+		if (dup2(m->fd[i], i) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* R3. */
+static void close_rest(void)
+{
+	struct rlimit rl;
+	int fd;
+
+	if (syscall(SYS_close_range, STAGE3_FD_COUNT, ~0u, 0) == 0)
+		return;
+	/* Linux before 5.9 */
+	if (getrlimit(RLIMIT_NOFILE, &rl) < 0 || rl.rlim_cur > 1 << 20)
+		rl.rlim_cur = 1 << 20;
+	for (fd = STAGE3_FD_COUNT; fd < (int)rl.rlim_cur; fd++)
+		(void)close(fd);
+}
+
+static void default_signals(void)
+{
+	sigset_t none;
+	int sig;
+
+	for (sig = 1; sig < NSIG; sig++)
+		(void)signal(sig, SIG_DFL); /* fails for KILL, STOP and libc's own; no matter */
+	(void)sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* Between fork and exec in a process with threads: only what is async-signal-safe. */
+static void __attribute__((noreturn)) child(const struct spawn *s, pid_t parent)
+{
+	char *const env[] = {NULL};
+	struct moved m;
+
+	if (arrange(s, &m) < 0)
+		fail(s->fd[STAGE3_FD_STATUS], SPAWN_FDS);
+	if (m.cgroup_fd >= 0 && write(m.cgroup_fd, "0", 1) != 1)
+		fail(STAGE3_FD_STATUS, SPAWN_CGROUP);
+	if (m.userns_fd >= 0 && setns(m.userns_fd, CLONE_NEWUSER) < 0)
+		fail(STAGE3_FD_STATUS, SPAWN_USERNS);
+	if (m.mntns_fd >= 0 && setns(m.mntns_fd, CLONE_NEWNS) < 0)
+		fail(STAGE3_FD_STATUS, SPAWN_MNTNS);
+	close_rest();
+	/* R4. After setns, which clears it. The parent may have died before the call. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+		fail(STAGE3_FD_STATUS, SPAWN_LIFETIME);
+	if (getppid() != parent) {
+		errno = ECANCELED;
+		fail(STAGE3_FD_STATUS, SPAWN_LIFETIME);
+	}
+	default_signals();
+	if (chdir("/") < 0)
+		fail(STAGE3_FD_STATUS, SPAWN_MNTNS);
+	(void)execve(s->bwrap, s->argv, env);
+	fail(STAGE3_FD_STATUS, SPAWN_BWRAP);
+}
+
+pid_t spawn_bwrap(const struct spawn *s)
+{
+	pid_t parent = getpid(), pid;
+
+	pid = fork();
+	if (pid < 0)
+		return ret_nerrno();
+	if (pid == 0)
+		child(s, parent);
+	return pid;
+}

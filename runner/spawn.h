@@ -1,0 +1,31 @@
+/*
+ * runner/spawn.h - the forked child, up to bwrap's exec.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "stage3/stage3_abi.h"
+
+/* Steps of the child, reported as stage3 reports its own, over the same socket. */
+enum spawn_step {
+	SPAWN_FDS = 64,
+	SPAWN_CGROUP,
+	SPAWN_USERNS,
+	SPAWN_MNTNS,
+	SPAWN_LIFETIME,
+	SPAWN_BWRAP,
+};
+
+struct spawn {
+	const char *bwrap; /* absolute */
+	char *const *argv;
+	int fd[STAGE3_FD_COUNT]; /* what becomes which descriptor; nothing else is inherited */
+	int userns_fd, mntns_fd; /* -1: ours */
+	int cgroup_fd;           /* cgroup.procs; -1: none */
+};
+
+/* The pid, or negative errno. The calling thread must live as long as the child shall: the child
+ * dies with it (PR_SET_PDEATHSIG is about threads, not processes). */
+pid_t spawn_bwrap(const struct spawn *s) MUST_USE;

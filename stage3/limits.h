@@ -1,0 +1,7 @@
+/* stage3/limits.h - resource limits and the order in which the kernel's memory killer chooses. */
+#pragma once
+
+#include "stage3/plan.h"
+
+/* 0 or negative errno. A limit above the hard limit in force becomes that hard limit. */
+int limits_apply(const struct plan *plan);

@@ -1,0 +1,134 @@
+/*
+ * rattan-stage3: the inner end of the sandbox. Started by bwrap as pid 1 with the descriptors of
+ * stage3_abi.h; takes no arguments, reads no environment, needs no library of the tree.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "stage3/init.h"
+#include "stage3/plan.h"
+#include "stage3/status.h"
+#include "stage3/steps.h"
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+static void *pages(size_t n)
+{
+	void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* The plan lies in a sealed memfd: nobody can change it after it was checked, or cut it short. */
+static int plan_load(struct plan *ret, char ***ret_spare)
+{
+	const int seals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
+	size_t need, n;
+	struct stat st;
+	char **room;
+	void *p;
+	int have, r;
+
+	have = fcntl(STAGE3_FD_PLAN, F_GET_SEALS);
+	if (have < 0 || fstat(STAGE3_FD_PLAN, &st) < 0)
+		return -errno;
+	if ((have & seals) != seals || st.st_size <= 0 || st.st_size > STAGE3_PLAN_MAX)
+		return -EBADMSG;
+	n = (size_t)st.st_size;
+	p = mmap(NULL, n, PROT_READ, MAP_PRIVATE, STAGE3_FD_PLAN, 0);
+	if (p == MAP_FAILED)
+		return -errno;
+	r = plan_pointers(p, n, &need);
+	if (r < 0)
+		return r;
+	/* The pointers, and as many again for a shell's arguments: the last that is allocated. */
+	room = pages((2 * need + 8) * sizeof(*room));
+	if (!room)
+		return -ENOMEM;
+	*ret_spare = room + need;
+	return plan_decode(p, n, room, need, ret);
+}
+
+static int init_prepare(void)
+{
+	struct stage3_msg hello = {.kind = STAGE3_MSG_HELLO};
+	int fd, r;
+
+	/* As anything but a PID namespace's init we could neither kill all nor only the sandbox. */
+	if (getpid() != 1)
+		return -EPERM;
+	if (fcntl(STAGE3_FD_STATUS, F_SETFD, FD_CLOEXEC) < 0)
+		return -errno;
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		return -errno;
+	fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	if (fd < 0)
+		return -errno;
+	r = status_send_fd(&hello, fd);
+	(void)close(fd);
+	return r;
+}
+
+static int child_main(const struct plan *plan, char **spare)
+{
+	struct steps s = {.plan = plan, .sh_argv = spare};
+
+	/* Our own /proc files belong to us again; exec decides for the command. */
+	if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0) {
+		status_failed(STAGE3_STEP_INIT, errno);
+		return STAGE3_EXIT_FAILED;
+	}
+	return steps_run(&s);
+}
+
+static int fail(enum stage3_step step, int error)
+{
+	status_failed(step, error);
+	return STAGE3_EXIT_FAILED;
+}
+
+int main(void)
+{
+	struct plan plan;
+	sigset_t all;
+	char **spare = NULL;
+	int r, tty_fd = -1;
+	pid_t pid;
+
+	(void)sigfillset(&all);
+	if (sigprocmask(SIG_SETMASK, &all, NULL) < 0)
+		return fail(STAGE3_STEP_INIT, errno);
+	r = plan_load(&plan, &spare);
+	if (r < 0)
+		return fail(STAGE3_STEP_PLAN, r);
+	r = init_prepare();
+	if (r < 0)
+		return fail(STAGE3_STEP_INIT, r);
+	pid = fork();
+	if (pid < 0)
+		return fail(STAGE3_STEP_INIT, errno);
+	if (pid == 0)
+		_exit(child_main(&plan, spare));
+
+	/* Init holds no stream of the command's: a reader sees the end when the command closes. */
+	(void)close(STDOUT_FILENO);
+	(void)close(STDERR_FILENO);
+	(void)close(STAGE3_FD_STDERR);
+	(void)close(STAGE3_FD_PLAN);
+	(void)close(STAGE3_FD_SELF);
+	if (plan.flags & STAGE3_PLAN_TTY)
+		tty_fd = STDIN_FILENO;
+	else
+		(void)close(STDIN_FILENO);
+	_exit(init_run(pid, tty_fd));
+}

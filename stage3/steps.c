@@ -1,0 +1,243 @@
+#include "stage3/steps.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "stage3/landlock.h"
+#include "stage3/limits.h"
+#include "stage3/seccomp.h"
+#include "stage3/status.h"
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+static int step_stdio(struct steps *s)
+{
+	int fd;
+
+	(void)s;
+	if (dup2(STAGE3_FD_STDERR, STDERR_FILENO) < 0)
+		return -errno;
+	/* A stream that is missing would be taken by the next file that is opened. */
+	for (fd = 0; fd <= 2; fd++) {
+		if (fcntl(fd, F_GETFD) < 0)
+			return -errno;
+	}
+	return 0;
+}
+
+static void close_from(unsigned first, unsigned last)
+{
+	struct rlimit rl;
+	unsigned fd;
+
+	if (syscall(SYS_close_range, first, last, 0) == 0)
+		return;
+	/* Linux before 5.9 */
+	if (getrlimit(RLIMIT_NOFILE, &rl) < 0 || rl.rlim_cur > 1 << 20)
+		rl.rlim_cur = 1 << 20;
+	for (fd = first; fd <= last && fd < rl.rlim_cur; fd++)
+		(void)close((int)fd);
+}
+
+/* R3: nothing but the three streams, and the status descriptor until exec. */
+static int step_fds(struct steps *s)
+{
+	(void)s;
+	close_from(3, STAGE3_FD_STATUS - 1);
+	close_from(STAGE3_FD_STATUS + 1, ~0u);
+	return fcntl(STAGE3_FD_STATUS, F_SETFD, FD_CLOEXEC) < 0 ? -errno : 0;
+}
+
+/* With a terminal the command stays in the caller's session, as the foreground job: then a key
+ * meant for it reaches neither bwrap nor the runner. Without one it gets a session of its own. */
+static int step_session(struct steps *s)
+{
+	if (!(s->plan->flags & STAGE3_PLAN_TTY))
+		return setsid() < 0 ? -errno : 0;
+	if (setpgid(0, 0) < 0)
+		return -errno;
+	/* SIGTTOU is blocked: the call would stop us otherwise. */
+	return tcsetpgrp(STDIN_FILENO, getpid()) < 0 ? -errno : 0;
+}
+
+/* A server ignores SIGPIPE and blocks what it likes; a command starts with everything as usual. */
+static int step_signals(struct steps *s)
+{
+	sigset_t none;
+	int sig;
+
+	(void)s;
+	for (sig = 1; sig < NSIG; sig++)
+		(void)signal(sig, SIG_DFL); /* fails for KILL, STOP and libc's own; no matter */
+	(void)sigemptyset(&none);
+	return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
+}
+
+static int step_cwd(struct steps *s)
+{
+	return chdir(s->plan->cwd) < 0 ? -errno : 0;
+}
+
+static int step_no_new_privs(struct steps *s)
+{
+	(void)s;
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
+}
+
+static int step_landlock(struct steps *s)
+{
+	if (!(s->plan->flags & STAGE3_PLAN_LANDLOCK))
+		return 0;
+	return landlock_apply(s->plan, &s->landlock_abi);
+}
+
+static int step_limits(struct steps *s)
+{
+	return limits_apply(s->plan);
+}
+
+static int step_seccomp(struct steps *s)
+{
+	return seccomp_apply(s->plan);
+}
+
+/* Not looked up in PATH: which shell runs is not the caller's choice. */
+static int step_shell(struct steps *s)
+{
+	static const char *const shells[] = {"/bin/bash", "/usr/bin/bash", "/bin/sh",
+					     "/usr/bin/sh"};
+	static char arg_c[] = "-c", arg_end[] = "--", name_bash[] = "bash", name_sh[] = "sh";
+	size_t i;
+
+	if (!(s->plan->flags & STAGE3_PLAN_SHELL))
+		return 0;
+	for (i = 0; i < sizeof(shells) / sizeof(shells[0]); i++) {
+		if (access(shells[i], X_OK) < 0)
+			continue;
+		s->shell = shells[i];
+		s->sh_argv[0] = i < 2 ? name_bash : name_sh;
+		s->sh_argv[1] = arg_c;
+		s->sh_argv[2] = arg_end; /* the text may begin with a dash */
+		s->sh_argv[3] = s->plan->argv[0];
+		s->sh_argv[4] = NULL;
+		return 0;
+	}
+	return -ENOENT;
+}
+
+/* execve, and as a shell does, /bin/sh for a script that does not name its interpreter. */
+static int exec_path(const struct steps *s, char *path)
+{
+	static char sh[] = "/bin/sh";
+	size_t i;
+
+	(void)execve(path, s->plan->argv, s->plan->envp);
+	if (errno != ENOEXEC)
+		return -errno;
+	s->sh_argv[0] = sh;
+	s->sh_argv[1] = path;
+	for (i = 1; i <= s->plan->argc; i++)
+		s->sh_argv[i + 1] = s->plan->argv[i];
+	(void)execve(sh, s->sh_argv, s->plan->envp);
+	return -errno;
+}
+
+static const char *env_path(const struct plan *plan)
+{
+	size_t i;
+
+	for (i = 0; i < plan->envc; i++) {
+		if (!strncmp(plan->envp[i], "PATH=", 5))
+			return plan->envp[i] + 5;
+	}
+	return "/usr/local/bin:/usr/bin:/bin";
+}
+
+static int exec_search(const struct steps *s)
+{
+	const char *name = s->plan->argv[0], *at = env_path(s->plan), *end;
+	char path[STAGE3_PATH_MAX];
+	int r = -ENOENT, e, n;
+
+	for (;; at = end + 1) {
+		end = strchrnul(at, ':');
+		/* An empty word is the current directory. */
+		n = snprintf(path, sizeof(path), "%.*s/%s", end > at ? (int)(end - at) : 1,
+			     end > at ? at : ".", name);
+		if (n > 0 && (size_t)n < sizeof(path)) {
+			e = exec_path(s, path);
+			/* The first that is there but cannot be run explains more than the last. */
+			if (e != -ENOENT && e != -ENOTDIR && r == -ENOENT)
+				r = e;
+		}
+		if (!*end)
+			return r;
+	}
+}
+
+static int step_exec(struct steps *s)
+{
+	struct stage3_msg m = {
+		.kind = STAGE3_MSG_READY, .value = s->landlock_abi, .steps = s->done};
+	int r;
+
+	r = status_send(&m);
+	if (r < 0)
+		return r;
+	if (s->shell) {
+		(void)execve(s->shell, s->sh_argv, s->plan->envp);
+		return -errno;
+	}
+	if (s->plan->argv[0][0] == '\0')
+		return -ENOENT;
+	if (strchr(s->plan->argv[0], '/'))
+		return exec_path(s, s->plan->argv[0]);
+	return exec_search(s);
+}
+
+static const struct {
+	enum stage3_step step;
+	int (*take)(struct steps *s);
+} steps_table[] = {
+	{STAGE3_STEP_STDIO, step_stdio},
+	{STAGE3_STEP_FDS, step_fds},
+	{STAGE3_STEP_SESSION, step_session},
+	{STAGE3_STEP_SIGNALS, step_signals},
+	{STAGE3_STEP_CWD, step_cwd},
+	{STAGE3_STEP_SHELL, step_shell},
+	{STAGE3_STEP_NO_NEW_PRIVS, step_no_new_privs},
+	/* Landlock needs open(2) and comes before the filter; so do the limits. */
+	{STAGE3_STEP_LANDLOCK, step_landlock},
+	{STAGE3_STEP_LIMITS, step_limits},
+	{STAGE3_STEP_SECCOMP, step_seccomp},
+	{STAGE3_STEP_EXEC, step_exec},
+};
+
+int steps_run(struct steps *s)
+{
+	size_t i;
+	int r;
+
+	for (i = 0; i < sizeof(steps_table) / sizeof(steps_table[0]); i++) {
+		r = steps_table[i].take(s);
+		if (r < 0) {
+			status_failed(steps_table[i].step, r);
+			if (steps_table[i].step != STAGE3_STEP_EXEC || s->shell)
+				return STAGE3_EXIT_FAILED;
+			return r == -ENOENT ? STAGE3_EXIT_NOTFOUND : STAGE3_EXIT_NOEXEC;
+		}
+		s->done |= 1u << steps_table[i].step;
+	}
+	return STAGE3_EXIT_FAILED;
+}

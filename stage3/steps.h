@@ -1,0 +1,18 @@
+/*
+ * stage3/steps.h - what the child does between fork and exec: a table of steps, taken in order,
+ * stopping at the first failure (R1).
+ */
+#pragma once
+
+#include "stage3/plan.h"
+
+struct steps {
+	const struct plan *plan;
+	char **sh_argv;    /* room for argc + 3 pointers: a script without an interpreter line */
+	const char *shell; /* chosen by the shell step */
+	int landlock_abi;
+	uint32_t done; /* 1 << enum stage3_step, those taken */
+};
+
+/* Reports over the status descriptor and returns only when a step failed: the code to exit with. */
+int steps_run(struct steps *s);
