@@ -187,7 +187,7 @@ static int find_in_base(struct content *c, uint64_t idx, struct place *ret)
 		ret->at = c->base == REC_INLINE ? PLACE_BLK : PLACE_CHUNK;
 		return 0;
 	}
-	r = env_extent(c->env, c->ino, idx, &x);
+	r = cenv_extent(c->env, c->ino, idx, &x);
 	if (r < 0)
 		return r == -EBADMSG ? -EIO : r;
 	ret->at = x.len ? PLACE_CHUNK : PLACE_HOLE;
@@ -248,7 +248,7 @@ int content_fetch_locked(struct content *c, uint64_t idx, const struct place *p,
 
 	switch (p->at) {
 	case PLACE_CHUNK:
-		return env_chunk_read(c->env, &p->digest, off, buf, n);
+		return cenv_chunk_read(c->env, &p->digest, off, buf, n);
 	case PLACE_HOST:
 		return fetch_host(c, idx, p, off, buf, n);
 	case PLACE_BLK:
@@ -371,7 +371,7 @@ static int next_in_base(struct content *c, uint64_t idx, uint64_t *ret)
 			*ret = 0;
 		return 0;
 	}
-	r = env_extents(c->env, c->ino, idx, see_extent, &n);
+	r = cenv_extents(c->env, c->ino, idx, see_extent, &n);
 	*ret = n.found;
 	return r < 0 ? (r == -EBADMSG ? -EIO : r) : 0;
 }

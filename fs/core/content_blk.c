@@ -122,7 +122,7 @@ void blk_put(struct blk *b, size_t off, const void *p, size_t n)
 		b->len = (uint32_t)(off + n);
 }
 
-size_t trim_zeros(const uint8_t *p, size_t n)
+size_t blk_trim(const uint8_t *p, size_t n)
 {
 	while (n >= sizeof(uint64_t)) {
 		uint64_t v;

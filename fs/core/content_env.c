@@ -72,7 +72,7 @@ size_t content_env_dirty(const struct content_env *e)
 	return atomic_load_explicit(&e->dirty, memory_order_relaxed);
 }
 
-int env_extent(struct content_env *e, store_ino ino, uint64_t block, struct store_extent *ret)
+int cenv_extent(struct content_env *e, store_ino ino, uint64_t block, struct store_extent *ret)
 {
 	int r;
 
@@ -82,8 +82,8 @@ int env_extent(struct content_env *e, store_ino ino, uint64_t block, struct stor
 	return r;
 }
 
-int env_extents(struct content_env *e, store_ino ino, uint64_t first,
-		int (*fn)(void *arg, const struct store_extent *x), void *arg)
+int cenv_extents(struct content_env *e, store_ino ino, uint64_t first,
+		 int (*fn)(void *arg, const struct store_extent *x), void *arg)
 {
 	int r;
 
@@ -95,7 +95,7 @@ int env_extents(struct content_env *e, store_ino ino, uint64_t first,
 
 /* ---- scratch buffers ---- */
 
-uint8_t *env_scratch_get(struct content_env *e)
+uint8_t *cenv_scratch_get(struct content_env *e)
 {
 	uint8_t *p = NULL;
 
@@ -106,7 +106,7 @@ uint8_t *env_scratch_get(struct content_env *e)
 	return p ? p : malloc(STORE_BLOCK);
 }
 
-void env_scratch_put(struct content_env *e, uint8_t *p)
+void cenv_scratch_put(struct content_env *e, uint8_t *p)
 {
 	pthread_mutex_lock(&e->cache_lock);
 	if (p && e->scratches < SCRATCH_MAX) {
@@ -164,7 +164,7 @@ static void evict_locked(struct content_env *e)
 	}
 }
 
-void env_cache_add(struct content_env *e, const struct digest *d, struct blk *b)
+void cenv_cache_add(struct content_env *e, const struct digest *d, struct blk *b)
 {
 	struct cache_ent *x = calloc(1, sizeof *x);
 
@@ -226,7 +226,7 @@ static ssize_t get_chunk(struct content_env *e, const struct digest *d, void *bu
 static int read_and_keep(struct content_env *e, const struct digest *d, size_t off, void *buf,
 			 size_t n)
 {
-	uint8_t *tmp = env_scratch_get(e);
+	uint8_t *tmp = cenv_scratch_get(e);
 	cleanup_blk struct blk *b = NULL;
 	ssize_t len;
 
@@ -238,14 +238,14 @@ static int read_and_keep(struct content_env *e, const struct digest *d, size_t o
 		if (blk_new_data(e, (size_t)len, &b) == 0) {
 			blk_settle(b);
 			blk_put(b, 0, tmp, (size_t)len);
-			env_cache_add(e, d, b);
+			cenv_cache_add(e, d, b);
 		}
 	}
-	env_scratch_put(e, tmp);
+	cenv_scratch_put(e, tmp);
 	return len < 0 ? (int)len : 0;
 }
 
-int env_chunk_read(struct content_env *e, const struct digest *d, size_t off, void *buf, size_t n)
+int cenv_chunk_read(struct content_env *e, const struct digest *d, size_t off, void *buf, size_t n)
 {
 	cleanup_blk struct blk *b = cache_get(e, d);
 

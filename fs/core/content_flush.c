@@ -76,7 +76,7 @@ static void add_ent(struct content_snap *sn, uint64_t idx, struct blk *b, bool b
 
 	*e = (struct snap_ent){.idx = idx, .blk = blk_ref(b), .len = b->len, .base = base};
 	if (b->kind == BLK_DATA) {
-		e->len = (uint32_t)trim_zeros(b->data, b->len);
+		e->len = (uint32_t)blk_trim(b->data, b->len);
 	} else if (b->kind == BLK_REF) {
 		e->digest = b->digest;
 		e->put = true;
@@ -209,16 +209,16 @@ int content_snaps_put(struct store *s, struct content_snap **sn, size_t n)
 static int renew_ref(struct content_snap *sn, const struct snap_ent *e)
 {
 	struct content_env *env = sn->c->env;
-	uint8_t *tmp = env_scratch_get(env);
+	uint8_t *tmp = cenv_scratch_get(env);
 	struct store_chunk chunk = {.data = tmp, .len = e->len};
 	int r;
 
 	if (!tmp)
 		return -ENOMEM;
-	r = env_chunk_read(env, &e->digest, 0, tmp, e->len);
+	r = cenv_chunk_read(env, &e->digest, 0, tmp, e->len);
 	if (r == 0)
 		r = store_chunks_put(env->store, &chunk, 1);
-	env_scratch_put(env, tmp);
+	cenv_scratch_put(env, tmp);
 	return r;
 }
 
@@ -249,7 +249,7 @@ static int hides(const struct content_snap *sn, uint64_t idx, bool *ret)
 	if (*ret)
 		return 0;
 	if (sn->base == REC_EXTENTS && idx < sn->cut)
-		r = env_extent(sn->c->env, sn->c->ino, idx, &x);
+		r = cenv_extent(sn->c->env, sn->c->ino, idx, &x);
 	if (r == -ENOENT)
 		return 0;
 	*ret = r == 0 && x.len > 0;
@@ -299,7 +299,7 @@ static int make_base(struct content_snap *sn)
 
 static int fill_inline(struct rec_inode *rec, const struct blk *b)
 {
-	size_t n = trim_zeros(b->data, b->len);
+	size_t n = blk_trim(b->data, b->len);
 
 	rec->data = malloc(n ? n : 1);
 	if (!rec->data)
@@ -398,7 +398,7 @@ void content_snap_done(struct content_snap *sn, bool ok)
 			continue;
 		blk_settle(e->blk);
 		if (e->put)
-			env_cache_add(c->env, &e->digest, e->blk);
+			cenv_cache_add(c->env, &e->digest, e->blk);
 	}
 	snap_free(sn);
 	content_put(c);

@@ -59,7 +59,7 @@ static int take_block(struct content *c, uint64_t idx, uint32_t len, struct blk 
 	got = hostsrc_pread(c->host, c->rel, &c->host_id, idx * BLOCK, b->data, len);
 	if (got != (ssize_t)len)
 		return got == -ENOMEM ? -ENOMEM : -EIO;
-	b->len = (uint32_t)trim_zeros(b->data, len);
+	b->len = (uint32_t)blk_trim(b->data, len);
 	if (b->len == 0)
 		return 0;
 	*ret = b;

@@ -70,7 +70,7 @@ static inline void cleanup_blkp(struct blk **b)
 #define cleanup_blk __attribute__((cleanup(cleanup_blkp)))
 
 /* Length without trailing zeros. */
-size_t trim_zeros(const uint8_t *p, size_t n);
+size_t blk_trim(const uint8_t *p, size_t n);
 
 /* ---- ordered map: block index -> blk; the radix grows with the largest index ---- */
 
@@ -116,17 +116,17 @@ struct content_env {
 };
 
 /* Bytes [off, off + n) of a chunk, zeros beyond its end. Verified (S4); -EIO when damaged or gone. */
-int env_chunk_read(struct content_env *e, const struct digest *d, size_t off, void *buf,
-		   size_t n) MUST_USE;
+int cenv_chunk_read(struct content_env *e, const struct digest *d, size_t off, void *buf,
+		    size_t n) MUST_USE;
 /* Keep a settled blk for readers. Failure to do so is silent: it is a cache. */
-void env_cache_add(struct content_env *e, const struct digest *d, struct blk *b);
-int env_extent(struct content_env *e, store_ino ino, uint64_t block,
-	       struct store_extent *ret) MUST_USE;
+void cenv_cache_add(struct content_env *e, const struct digest *d, struct blk *b);
+int cenv_extent(struct content_env *e, store_ino ino, uint64_t block,
+		struct store_extent *ret) MUST_USE;
 /* Every recorded extent from @first on; @fn as in store.h. */
-int env_extents(struct content_env *e, store_ino ino, uint64_t first,
-		int (*fn)(void *arg, const struct store_extent *x), void *arg) MUST_USE;
-uint8_t *env_scratch_get(struct content_env *e);
-void env_scratch_put(struct content_env *e, uint8_t *p);
+int cenv_extents(struct content_env *e, store_ino ino, uint64_t first,
+		 int (*fn)(void *arg, const struct store_extent *x), void *arg) MUST_USE;
+uint8_t *cenv_scratch_get(struct content_env *e);
+void cenv_scratch_put(struct content_env *e, uint8_t *p);
 
 /* ---- one file ---- */
 

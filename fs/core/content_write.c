@@ -195,7 +195,7 @@ static int base_units(struct content *c, uint64_t first, int64_t *ret)
 
 	pthread_rwlock_rdlock(&c->lock);
 	if (c->base == REC_EXTENTS)
-		r = env_extents(c->env, c->ino, first, add_units, &s);
+		r = cenv_extents(c->env, c->ino, first, add_units, &s);
 	pthread_rwlock_unlock(&c->lock);
 	*ret = s.units;
 	return r < 0 ? (r == -EBADMSG ? -EIO : r) : 0;
