@@ -23,10 +23,10 @@ struct mcp_session; /* mcp/session.h: settings, clients by environment, jobs, li
 struct tool_call;   /* the request this handler answers */
 
 struct tool_result {
-	struct buf text;     /* the text content; bounded by the server (1 MiB) */
+	struct buf text; /* the text content; bounded by the server (1 MiB) */
 	bool is_error;
-	cJSON *meta;         /* goes to _meta["dev.rattan/result"]; owned, may be NULL */
-	cJSON *structured;   /* structuredContent, only for tools whose entry allows it; owned */
+	cJSON *meta;       /* goes to _meta["dev.rattan/result"]; owned, may be NULL */
+	cJSON *structured; /* structuredContent, only for tools whose entry allows it; owned */
 };
 
 enum mcp_tool_flags {
@@ -34,12 +34,13 @@ enum mcp_tool_flags {
 	TOOL_DESTRUCTIVE = 1 << 1,
 	TOOL_IDEMPOTENT = 1 << 2,
 	TOOL_OPEN_WORLD = 1 << 3,
-	TOOL_PREFIXED = 1 << 4,    /* wire name is prefix + name ("rattan_" by default) */
+	TOOL_PREFIXED = 1 << 4, /* wire name is prefix + name ("rattan_" by default) */
 	TOOL_STRUCTURED = 1 << 5,
+	TOOL_WAITS = 1 << 6, /* may block for long: never takes the last worker threads */
 };
 
 struct mcp_tool {
-	const char *name;         /* without prefix when TOOL_PREFIXED */
+	const char *name; /* without prefix when TOOL_PREFIXED */
 	const char *title;
 	const char *description;
 	const char *input_schema; /* JSON text of an object schema, without $schema */
@@ -56,11 +57,16 @@ struct client *tool_client(struct tool_call *call, const cJSON *args, struct too
 bool tool_cancelled(struct tool_call *call);
 /* Readable when the call was cancelled or the server is ending; for poll(). */
 int tool_cancel_fd(struct tool_call *call);
-/* A progress notification, if the client asked for them; rate-limited by the server. */
+/* What to say in progress notifications, if the client asked for them. The server itself sends one a
+ * second after the call began and every few seconds after that, also when a handler says nothing. */
 void tool_progress(struct tool_call *call, double done, double total, const char *message);
 
 /* The whole answer becomes "error: <text>" with isError; text says what to do next. Returns 0. */
 int tool_error(struct tool_result *out, const char *fmt, ...) PRINTF(2, 3);
+
+/* Where relative paths of tool arguments start, and what "~" is. */
+#define TOOL_WORKSPACE "/workspace"
+#define TOOL_HOME      "/home/user"
 
 /* ---- arguments: strict types, accepted aliases, one sentence on errors ---- */
 
@@ -73,4 +79,19 @@ int arg_int(const cJSON *args, const char *const *names, int64_t min, int64_t ma
 	    struct tool_result *out, int64_t *ret) MUST_USE;
 int arg_bool(const cJSON *args, const char *const *names, struct tool_result *out,
 	     bool *ret) MUST_USE;
+/* 1 and the object or array member (lent), 0 absent, -EINVAL. */
+int arg_object(const cJSON *args, const char *const *names, struct tool_result *out,
+	       const cJSON **ret) MUST_USE;
+int arg_array(const cJSON *args, const char *const *names, struct tool_result *out,
+	      const cJSON **ret) MUST_USE;
+/* Seconds, fractions allowed. */
+int arg_num(const cJSON *args, const char *const *names, double min, double max,
+	    struct tool_result *out, double *ret) MUST_USE;
+/* One of the words in @words (NULL-terminated); *ret is its index. */
+int arg_enum(const cJSON *args, const char *const *names, const char *const *words,
+	     struct tool_result *out, unsigned *ret) MUST_USE;
+/* Unknown names, and required ones that are missing, against the properties of @tool's schema (parsed:
+ * @schema) and the aliases in args.c. 0, or -EINVAL after tool_error. Done before a handler runs. */
+int args_check(const char *tool, const cJSON *schema, const cJSON *args,
+	       struct tool_result *out) MUST_USE;
 #define ARG(...) ((const char *const[]){__VA_ARGS__, NULL})

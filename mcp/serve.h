@@ -1,0 +1,42 @@
+/*
+ * mcp/serve.h - the MCP server on this process's standard input and output.
+ *
+ * Takes descriptors 0 and 1 for the protocol (moved to private ones at once: 0 becomes /dev/null, 1
+ * becomes standard error, M1), handles SIGTERM, SIGINT and SIGHUP, and starts threads: call it from
+ * main with no threads running. Returns when the client has closed its end or a signal came, with
+ * all commands dead and, unless @keep, what was not committed discarded (M4).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "fs/ctl/ctl_client.h"
+
+struct mcp_bind {
+	const char *host, *mount;
+	bool rw;
+};
+
+struct mcp_serve_opts {
+	const char *data_dir; /* NULL: the default */
+	const char *env;      /* NULL: "default"; made when missing */
+	const char *base;     /* NULL: "host" */
+	const struct ctl_overlay *overlays;
+	size_t noverlays;
+	const struct mcp_bind *binds;
+	size_t nbinds;
+	const char *const *writable; /* NULL: the agent default */
+	bool keep;                   /* leave uncommitted changes at the end */
+	bool no_checkpoints;
+	bool no_exec_workspace;
+	const char *tool_prefix;  /* NULL: "rattan_" */
+	const char *version;      /* NULL: this build's */
+	unsigned max_wait_s;      /* longest a call may block, for impatient clients; 0: 55 */
+	enum log_level log_level; /* LOG_ERROR and up are always written */
+};
+
+/* 0 after an orderly end, or negative errno when the server could not start. */
+int mcp_serve(const struct mcp_serve_opts *o) MUST_USE;

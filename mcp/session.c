@@ -1,0 +1,302 @@
+#include "mcp/session.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "mcp/jobs.h"
+
+struct env_slot {
+	char name[65];
+	pthread_mutex_t reach; /* one thread starts the daemon, the others wait for it */
+	struct client *client; /* reach */
+	bool reached;          /* reach */
+	_Atomic uint64_t mark; /* change token of the last look; 0: none yet */
+};
+
+struct mcp_session {
+	const struct mcp_serve_opts *opts;
+	struct jobs *jobs;
+	pthread_mutex_t lock;
+	struct env_slot envs[SESSION_MAX_ENVS]; /* lock; a used slot never changes its name */
+	size_t nenvs;                           /* lock */
+};
+
+int session_new(const struct mcp_serve_opts *o, struct mcp_session **ret)
+{
+	struct mcp_session *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	s->opts = o;
+	r = jobs_new(&s->jobs);
+	if (r) {
+		free(s);
+		return r;
+	}
+	(void)pthread_mutex_init(&s->lock, NULL);
+	*ret = s;
+	return 0;
+}
+
+void session_free(struct mcp_session *s)
+{
+	if (!s)
+		return;
+	jobs_free(s->jobs);
+	for (size_t i = 0; i < s->nenvs; i++) {
+		client_free(s->envs[i].client);
+		(void)pthread_mutex_destroy(&s->envs[i].reach);
+	}
+	(void)pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+const struct mcp_serve_opts *session_opts(const struct mcp_session *s)
+{
+	return s->opts;
+}
+
+struct jobs *session_jobs(struct mcp_session *s)
+{
+	return s->jobs;
+}
+
+double session_max_wait(const struct mcp_session *s)
+{
+	return s->opts->max_wait_s ? s->opts->max_wait_s : 55;
+}
+
+static bool name_ok(const char *name)
+{
+	size_t n = strlen(name);
+
+	if (!n || n > 64 || name[0] == '.' || name[0] == '-')
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		char c = name[i];
+
+		if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+		      c == '.' || c == '_' || c == '-'))
+			return false;
+	}
+	return true;
+}
+
+static int find_slot(struct mcp_session *s, const char *name, struct diag *diag,
+		     struct env_slot **ret)
+{
+	struct env_slot *slot = NULL;
+	int r = 0;
+
+	(void)pthread_mutex_lock(&s->lock);
+	for (size_t i = 0; i < s->nenvs && !slot; i++)
+		if (!strcmp(s->envs[i].name, name))
+			slot = &s->envs[i];
+	if (!slot && s->nenvs == SESSION_MAX_ENVS)
+		r = diag_set(diag, -ENOSPC, "this session already uses %d environments",
+			     SESSION_MAX_ENVS);
+	if (!slot && !r) {
+		slot = &s->envs[s->nenvs++];
+		(void)snprintf(slot->name, sizeof(slot->name), "%s", name);
+		(void)pthread_mutex_init(&slot->reach, NULL);
+	}
+	(void)pthread_mutex_unlock(&s->lock);
+	*ret = slot;
+	return r;
+}
+
+static const char *own_env(const struct mcp_session *s)
+{
+	return s->opts->env ? s->opts->env : "default";
+}
+
+/* Settings of the command line are for the server's own environment; others are taken as they are. */
+static int make_client(struct mcp_session *s, const char *name, struct diag *diag,
+		       struct client **ret)
+{
+	const struct mcp_serve_opts *o = s->opts;
+	bool own = !strcmp(name, own_env(s));
+	struct ctl_env_opts eo = {.data_dir = o->data_dir, .env = name, .create = own};
+	struct client *c;
+	int r;
+
+	if (own) {
+		eo.base = o->base;
+		eo.overlays = o->overlays;
+		eo.noverlays = o->noverlays;
+		eo.writable = o->writable;
+	}
+	r = client_new(&eo, &c);
+	if (r)
+		return r;
+	for (size_t i = 0; own && i < o->nbinds; i++) {
+		r = client_add_bind(c, o->binds[i].host, o->binds[i].mount, o->binds[i].rw, diag);
+		if (r) {
+			client_free(c);
+			return r;
+		}
+	}
+	*ret = c;
+	return 0;
+}
+
+static int reach_locked(struct mcp_session *s, struct env_slot *slot, struct diag *diag)
+{
+	struct ctl *ctl;
+	int r;
+
+	if (slot->reached)
+		return 0;
+	if (!slot->client) {
+		r = make_client(s, slot->name, diag, &slot->client);
+		if (r)
+			return r;
+	}
+	r = client_ctl_get(slot->client, diag, &ctl);
+	if (r)
+		return r;
+	client_ctl_put(slot->client, ctl, false);
+	slot->reached = true;
+	return 0;
+}
+
+int session_client(struct mcp_session *s, const char *name, struct diag *diag, struct client **ret)
+{
+	struct env_slot *slot;
+	int r;
+
+	if (!name)
+		name = own_env(s);
+	if (!name_ok(name))
+		return diag_set(diag, -EINVAL,
+				"environment names are 1 to 64 letters, digits, '.', '_' or '-'");
+	r = find_slot(s, name, diag, &slot);
+	if (r)
+		return r;
+	(void)pthread_mutex_lock(&slot->reach);
+	r = reach_locked(s, slot, diag);
+	if (!r)
+		*ret = slot->client;
+	(void)pthread_mutex_unlock(&slot->reach);
+	return r;
+}
+
+static void discard(struct client *c)
+{
+	struct diag diag = {0};
+	struct ctl_moved moved;
+	struct ctl *ctl;
+	int r;
+
+	r = client_ctl_get(c, &diag, &ctl);
+	if (!r) {
+		r = ctl_reset(ctl, false, &diag, &moved);
+		client_ctl_put(c, ctl, r == -EPIPE);
+	}
+	/* -EBUSY: another session runs commands in it; what it does is not ours to drop. */
+	if (r && r != -ENODATA)
+		log_warn("environment %s: uncommitted changes were not discarded: %s",
+			 client_env(c), diag.text[0] ? diag.text : err_text(r));
+}
+
+void session_discard(struct mcp_session *s)
+{
+	size_t n;
+
+	if (s->opts->keep)
+		return;
+	(void)pthread_mutex_lock(&s->lock);
+	n = s->nenvs;
+	(void)pthread_mutex_unlock(&s->lock);
+	for (size_t i = 0; i < n; i++) {
+		struct env_slot *slot = &s->envs[i];
+		bool reached;
+
+		(void)pthread_mutex_lock(&slot->reach);
+		reached = slot->reached;
+		(void)pthread_mutex_unlock(&slot->reach);
+		if (reached)
+			discard(slot->client);
+	}
+}
+
+static int ignore_change(void *arg, const char *path, char what)
+{
+	(void)arg;
+	(void)path;
+	(void)what;
+	return 0;
+}
+
+static struct env_slot *slot_of(struct mcp_session *s, const struct client *c)
+{
+	struct env_slot *slot = NULL;
+
+	(void)pthread_mutex_lock(&s->lock);
+	for (size_t i = 0; i < s->nenvs && !slot; i++)
+		if (!strcmp(s->envs[i].name, client_env(c)))
+			slot = &s->envs[i];
+	(void)pthread_mutex_unlock(&s->lock);
+	return slot;
+}
+
+/* A status counts all that is uncommitted; going on from the last mark costs only what is new. */
+static int advance(struct ctl *ctl, uint64_t from, uint64_t *ret_token)
+{
+	struct diag diag = {0};
+	struct ctl_status st;
+	int r = -ESTALE;
+
+	if (from)
+		r = ctl_changes(ctl, from, &diag, ret_token, ignore_change, NULL);
+	if (r != -ESTALE)
+		return r;
+	r = ctl_status(ctl, &diag, &st);
+	if (r)
+		return r;
+	*ret_token = st.token;
+	ctl_status_release(&st);
+	return 0;
+}
+
+int session_mark(struct mcp_session *s, struct client *c, uint64_t *ret_token)
+{
+	struct env_slot *slot = slot_of(s, c);
+	struct diag diag = {0};
+	struct ctl *ctl;
+	int r;
+
+	if (!slot)
+		return -ENOENT;
+	r = client_ctl_get(c, &diag, &ctl);
+	if (r)
+		return r;
+	r = advance(ctl, slot->mark, ret_token);
+	client_ctl_put(c, ctl, r != 0);
+	if (!r)
+		slot->mark = *ret_token;
+	return r;
+}
+
+int session_changes(struct mcp_session *s, struct client *c, uint64_t token,
+		    int (*fn)(void *arg, const char *path, char what), void *arg)
+{
+	struct env_slot *slot = slot_of(s, c);
+	struct diag diag = {0};
+	uint64_t now = 0;
+	struct ctl *ctl;
+	int r;
+
+	r = client_ctl_get(c, &diag, &ctl);
+	if (r)
+		return r;
+	r = ctl_changes(ctl, token, &diag, &now, fn, arg);
+	client_ctl_put(c, ctl, r && r != -ESTALE);
+	if (!r && slot)
+		slot->mark = now;
+	return r;
+}

@@ -1,0 +1,405 @@
+#include "mcp/tools.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "mcp/jobs.h"
+#include "mcp/json.h"
+#include "mcp/session.h"
+#include "mcp/shellargs.h"
+#include "mcp/shelltext.h"
+
+#define SLICE_MS 100 /* how late a cancellation may be noticed */
+#define GRACE_MS 2000
+
+/* ---- what changed ---- */
+
+static void look_at_changes(struct mcp_session *s, struct client *c, uint64_t token,
+			    struct changes *ch)
+{
+	ch->known = token && !session_changes(s, c, token, changes_add, ch);
+}
+
+static int put_changes(struct buf *out, const struct changes *ch)
+{
+	const char *p = (const char *)ch->paths.data;
+	unsigned n = 0;
+	int r;
+
+	if (!ch->known || !ch->total)
+		return 0;
+	r = buf_puts(out, "[changed:");
+	for (; !r && p && *p && n < CHANGES_SHOWN; n++) {
+		const char *nl = strchr(p, '\n');
+
+		if (!nl)
+			break;
+		r = buf_printf(out, "%s ", n ? "," : "");
+		if (!r)
+			r = buf_put(out, p, (size_t)(nl - p));
+		p = nl + 1;
+	}
+	if (!r && ch->total > n)
+		r = buf_printf(out, ", and %u more; env_diff lists all", ch->total - n);
+	return r ? r : buf_puts(out, "]\n");
+}
+
+static cJSON *changes_json(const struct changes *ch)
+{
+	cJSON *a = cJSON_CreateArray();
+	const char *p = (const char *)ch->paths.data;
+
+	while (a && p && *p) {
+		const char *nl = strchr(p, '\n');
+		cJSON *item;
+		char *path;
+
+		if (!nl)
+			break;
+		path = strndup(p, (size_t)(nl - p));
+		item = path ? cJSON_CreateString(path) : NULL;
+		free(path);
+		if (!item)
+			break;
+		(void)cJSON_AddItemToArray(a, item);
+		p = nl + 1;
+	}
+	return a;
+}
+
+/* ---- facts for programs ---- */
+
+static void put_facts(cJSON *o, const struct job_info *in, const struct changes *ch)
+{
+	const struct run_result *res = &in->result;
+
+	(void)cJSON_AddBoolToObject(o, "running", !in->ended);
+	if (in->ended) {
+		(void)cJSON_AddNumberToObject(o, "rc", res->code);
+		(void)cJSON_AddBoolToObject(o, "timed_out", res->timed_out);
+		if (res->state == RUN_SIGNALED)
+			(void)cJSON_AddNumberToObject(o, "signal", res->signal);
+		else
+			(void)cJSON_AddNullToObject(o, "signal");
+		if (res->state == RUN_NOT_STARTED) {
+			(void)cJSON_AddStringToObject(o, "step", res->step);
+			(void)cJSON_AddStringToObject(o, "error", res->error);
+		}
+		(void)cJSON_AddNumberToObject(o, "seconds", res->wall_s);
+		(void)cJSON_AddNumberToObject(o, "max_rss", (double)res->max_rss);
+		(void)cJSON_AddStringToObject(o, "enforced", res->enforced);
+	}
+	(void)cJSON_AddNumberToObject(o, "stdout_bytes", (double)in->size[0]);
+	if (in->separate)
+		(void)cJSON_AddNumberToObject(o, "stderr_bytes", (double)in->size[1]);
+	if (ch->known) {
+		(void)cJSON_AddNumberToObject(o, "changed_total", ch->total);
+		(void)cJSON_AddItemToObject(o, "changed", changes_json(ch));
+	}
+}
+
+static int add_stream(cJSON *o, const char *name, struct job *j, int stream, size_t max,
+		      const char *id, bool *ret_left)
+{
+	cleanup_buf struct buf b = {0};
+	uint64_t left = 0;
+	int r = sh_output(&b, j, stream, max, id, &left);
+
+	if (r)
+		return r;
+	*ret_left |= left != 0;
+	return cJSON_AddStringToObject(o, name, b.data ? (const char *)b.data : "") ? 0 : -ENOMEM;
+}
+
+/* The same as JSON text, for programs that parse it. */
+static int answer_structured(struct job *j, const struct job_info *in, const struct changes *ch,
+			     size_t max, struct tool_result *out)
+{
+	cJSON *o = cJSON_CreateObject();
+	bool left = false;
+	int r;
+
+	if (!o)
+		return -ENOMEM;
+	put_facts(o, in, ch);
+	r = add_stream(o, "stdout", j, 0, max / 2, in->id, &left);
+	if (!r)
+		r = add_stream(o, "stderr", j, 1, max / 2, in->id, &left);
+	if (!in->ended || left)
+		(void)cJSON_AddStringToObject(o, "job_id", in->id);
+	if (left)
+		job_keep(j);
+	if (!r)
+		r = json_put(&out->text, o);
+	cJSON_Delete(o);
+	return r;
+}
+
+/* ---- text ---- */
+
+static int put_streams(struct job *j, const struct job_info *in, size_t max, struct buf *out)
+{
+	size_t half = in->separate && in->size[1] ? max / 2 : max;
+	uint64_t left = 0, left_err = 0;
+	int r;
+
+	r = sh_output(out, j, 0, half, in->id, &left);
+	if (!r && out->len && out->data[out->len - 1] != '\n')
+		r = buf_puts(out, "\n");
+	if (!r && in->separate && in->size[1]) {
+		r = buf_puts(out, "--- stderr ---\n");
+		if (!r)
+			r = sh_output(out, j, 1, half, in->id, &left_err);
+		if (!r && out->data[out->len - 1] != '\n')
+			r = buf_puts(out, "\n");
+	}
+	if (left || left_err)
+		job_keep(j);
+	return r;
+}
+
+static int put_notes(const struct job_info *in, struct buf *out)
+{
+	int r = 0;
+
+	if (in->ended && in->result.out_limited)
+		r = buf_puts(out, "[output over 64 MiB was discarded]\n");
+	if (!r && !in->ended)
+		r = buf_printf(out,
+			       "[still running: shell_job_wait job_id=\"%s\" waits for it, "
+			       "shell_job_output reads on, shell_job_kill ends it]\n",
+			       in->id);
+	if (!r && in->ended && in->result.timed_out)
+		r = buf_puts(out, "[raise timeout, or start it with shell_job_start]\n");
+	return r;
+}
+
+int shell_answer(struct job *j, const struct changes *ch, size_t max, struct tool_result *out)
+{
+	struct job_info in;
+	int r;
+
+	job_get_info(j, &in);
+	r = sh_status(&out->text, &in, ch, sh_lines(j, 0));
+	if (!r)
+		r = buf_puts(&out->text, "\n");
+	if (!r)
+		r = put_streams(j, &in, max, &out->text);
+	if (!r)
+		r = put_notes(&in, &out->text);
+	if (!r)
+		r = put_changes(&out->text, ch);
+	/* A failing command is information; only what did not run, or was cut short, is an error. */
+	out->is_error = in.ended && (in.result.state == RUN_NOT_STARTED || in.result.timed_out);
+	out->meta = cJSON_CreateObject();
+	if (out->meta) {
+		put_facts(out->meta, &in, ch);
+		if (!in.ended)
+			(void)cJSON_AddStringToObject(out->meta, "job_id", in.id);
+	}
+	return r;
+}
+
+/* ---- waiting ---- */
+
+/* The last line of output, for progress. */
+static void say_progress(struct tool_call *call, struct job *j)
+{
+	cleanup_buf struct buf b = {0};
+	uint64_t size = job_size(j, 0);
+	char *line, *nl;
+
+	if (sh_range(&b, j, 0, size > 300 ? size - 300 : 0, size) || !b.len)
+		return;
+	while (b.len && b.data[b.len - 1] == '\n')
+		b.data[--b.len] = 0;
+	line = (char *)b.data;
+	nl = strrchr(line, '\n');
+	if (nl)
+		line = nl + 1;
+	if (strlen(line) > 120)
+		line[120] = 0;
+	tool_progress(call, 0, 0, line);
+}
+
+/* 1 ended, 0 still running, -ECANCELED. */
+static int wait_for(struct tool_call *call, struct job *j, double seconds)
+{
+	long long until = io_now_ms() + (long long)(seconds * 1000), said = io_now_ms();
+
+	for (;;) {
+		long long now = io_now_ms(), left = until - now;
+
+		if (tool_cancelled(call))
+			return -ECANCELED;
+		if (now - said >= 800) {
+			say_progress(call, j);
+			said = now;
+		}
+		if (job_run(j, (unsigned)(left <= 0 ? 0 : left < SLICE_MS ? left : SLICE_MS)))
+			return 1;
+		if (left <= 0)
+			return 0;
+	}
+}
+
+static int not_started(struct tool_result *out, int r, const struct diag *d)
+{
+	if (r == -EINVAL || r == -EAGAIN)
+		return tool_error(out, "%s", d->text[0] ? d->text : err_text(r));
+	if (r == -ESHUTDOWN)
+		return tool_error(out, "the server is ending");
+	return tool_error(out, "not started: %s (%s)",
+			  d->text[0] ? d->text
+				     : "the command could not "
+				       "be run",
+			  err_text(r));
+}
+
+static int start(struct tool_call *call, struct client *c, const struct shell_req *req,
+		 struct tool_result *out, struct job **ret)
+{
+	struct mcp_session *s = tool_session(call);
+	struct diag diag = {0};
+	struct run_spec spec;
+	int r;
+
+	shell_req_spec(req, session_opts(s)->no_exec_workspace, &spec);
+	r = job_start(session_jobs(s), c, &spec, req->command, &diag, ret);
+	if (!r)
+		return 0;
+	return not_started(out, r, &diag) ? -ENOMEM : -ECANCELED;
+}
+
+static int run_shell(struct tool_call *call, const cJSON *args, struct tool_result *out)
+{
+	cleanup_shell_req struct shell_req req = {0};
+	struct mcp_session *s = tool_session(call);
+	cleanup_job struct job *j = NULL;
+	struct changes ch = {0};
+	struct job_info in;
+	struct client *c;
+	uint64_t token = 0;
+	int r;
+
+	r = shell_req_parse(call, args, SHELL_RUN, out, &req);
+	if (r)
+		return r == -EINVAL ? 0 : r;
+	c = tool_client(call, args, out);
+	if (!c)
+		return 0;
+	if (session_mark(s, c, &token))
+		token = 0; /* the answer then says nothing about changes */
+	r = start(call, c, &req, out, &j);
+	if (r)
+		return r == -ECANCELED ? 0 : r;
+	r = wait_for(call, j, req.wait);
+	if (r <= 0) {
+		if (r < 0)
+			(void)!job_kill(j, GRACE_MS, true);
+		if (job_background(j, true))
+			log_warn("a command was ended: no thread to watch it");
+		if (r < 0)
+			return tool_error(out, "the server is ending");
+	}
+	look_at_changes(s, c, token, &ch);
+	job_get_info(j, &in);
+	r = req.structured ? answer_structured(j, &in, &ch, req.max_output, out)
+			   : shell_answer(j, &ch, req.max_output, out);
+	buf_release(&ch.paths);
+	return r;
+}
+
+const struct mcp_tool tool_shell_run = {
+	.name = "shell_run",
+	.title = "Run command",
+	.description =
+		"Run a command line in the sandbox with bash: pipes, redirects, loops, here-documents all "
+		"work. The first line of the result is the status: exit code, time, output size, number of "
+		"changed files. A command that is not finished after `wait` seconds keeps running as a job "
+		"and its id is returned: go on with shell_job_wait or shell_job_output. It is killed after "
+		"`timeout` seconds. Nothing but files is kept between calls: pass cwd each time. stdin is "
+		"empty unless given. Long output is cut in the middle; the rest can be read.",
+	.input_schema =
+		"{\"type\":\"object\",\"additionalProperties\":false,\"required\":[\"command\"],"
+		"\"properties\":{"
+		"\"command\":{\"type\":\"string\",\"description\":\"Shell command line\"},"
+		"\"cwd\":{\"type\":\"string\",\"description\":\"Directory; default /workspace\"},"
+		"\"wait\":{\"type\":\"number\",\"minimum\":0,\"maximum\":55,\"default\":45,"
+		"\"description\":\"Seconds until it becomes a job; 0: at once\"},"
+		"\"timeout\":{\"type\":\"number\",\"minimum\":0,\"maximum\":86400,"
+		"\"description\":\"Seconds until it is killed; default 300, none when wait is 0\"},"
+		"\"stdin\":{\"type\":\"string\",\"description\":\"Text for its standard input\"},"
+		"\"stderr\":{\"type\":\"string\",\"enum\":[\"merged\",\"separate\"],"
+		"\"default\":\"merged\",\"description\":\"In order with stdout, or apart\"},"
+		"\"env\":{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"},"
+		"\"description\":\"Extra environment variables\"},"
+		"\"max_output\":{\"type\":\"integer\",\"minimum\":1024,\"maximum\":204800,"
+		"\"default\":24576,\"description\":\"Bytes of output to show\"},"
+		"\"structured\":{\"type\":\"boolean\",\"default\":false,\"description\":"
+		"\"Answer with JSON text: rc, timed_out, signal, stdout, stderr, changed\"},"
+		"\"promises\":{\"type\":\"string\",\"description\":"
+		"\"Narrow what it may do: words such as stdio rpath wpath cpath exec proc\"},"
+		"\"environment\":{\"type\":\"string\",\"description\":\"Environment; default: the "
+		"server's\"}}}",
+	.flags = TOOL_DESTRUCTIVE | TOOL_WAITS,
+	.run = run_shell,
+};
+
+static int run_job_start(struct tool_call *call, const cJSON *args, struct tool_result *out)
+{
+	cleanup_shell_req struct shell_req req = {0};
+	cleanup_job struct job *j = NULL;
+	struct job_info in;
+	struct client *c;
+	int r;
+
+	r = shell_req_parse(call, args, SHELL_JOB, out, &req);
+	if (r)
+		return r == -EINVAL ? 0 : r;
+	c = tool_client(call, args, out);
+	if (!c)
+		return 0;
+	r = start(call, c, &req, out, &j);
+	if (r)
+		return r == -ECANCELED ? 0 : r;
+	if (job_background(j, true))
+		return tool_error(out, "not started: no thread to watch it");
+	job_get_info(j, &in);
+	out->meta = cJSON_CreateObject();
+	(void)cJSON_AddStringToObject(out->meta, "job_id", in.id);
+	return buf_printf(&out->text,
+			  "started job %s\n[shell_job_wait job_id=\"%s\" waits for it, "
+			  "shell_job_output shows its output]\n",
+			  in.id, in.id);
+}
+
+const struct mcp_tool tool_shell_job_start = {
+	.name = "shell_job_start",
+	.title = "Start job",
+	.description =
+		"Start a command line in the background, in the same tree, and return its job id at once. It "
+		"sees and makes the same files as shell_run. Jobs end with the session.",
+	.input_schema =
+		"{\"type\":\"object\",\"additionalProperties\":false,\"required\":[\"command\"],"
+		"\"properties\":{"
+		"\"command\":{\"type\":\"string\",\"description\":\"Shell command line\"},"
+		"\"cwd\":{\"type\":\"string\",\"description\":\"Directory; default /workspace\"},"
+		"\"timeout\":{\"type\":\"number\",\"minimum\":0,\"maximum\":86400,"
+		"\"description\":\"Seconds until it is killed; default: none\"},"
+		"\"stdin\":{\"type\":\"string\",\"description\":\"Text for its standard input\"},"
+		"\"interactive\":{\"type\":\"boolean\",\"default\":false,"
+		"\"description\":\"Keep stdin open for shell_job_input\"},"
+		"\"stderr\":{\"type\":\"string\",\"enum\":[\"merged\",\"separate\"],"
+		"\"default\":\"merged\",\"description\":\"In order with stdout, or apart\"},"
+		"\"env\":{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"},"
+		"\"description\":\"Extra environment variables\"},"
+		"\"promises\":{\"type\":\"string\",\"description\":\"As in shell_run\"},"
+		"\"environment\":{\"type\":\"string\",\"description\":\"Environment; default: the "
+		"server's\"}}}",
+	.flags = TOOL_DESTRUCTIVE,
+	.run = run_job_start,
+};
