@@ -25,6 +25,7 @@ int ctl_env_list(const char *data_dir, struct diag *diag,
 		return 0;
 	if (r < 0)
 		return diag_set(diag, r, "cannot use the data directory: %s", err_text(r));
+	ctl_heal_mounts();
 	ctl_argv_add(&a, "admin");
 	ctl_argv_add(&a, "list");
 	ctl_argv_opt(&a, "--data-dir", data);
@@ -103,7 +104,7 @@ int ctl_env_remove(const char *data_dir, const char *env, bool force, struct dia
 int ctl_mount(const char *data_dir, const char *env, const char *rev, const char *dir,
 	      struct diag *diag)
 {
-	cleanup_free char *data = NULL, *real = NULL;
+	cleanup_free char *data = NULL, *real = NULL, *place = NULL;
 	cleanup_buf struct buf raw = {0};
 	struct ctl_argv a = {.n = 1};
 	struct ctl_rep_doc rep;

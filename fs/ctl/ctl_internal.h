@@ -18,6 +18,10 @@ struct ctl {
 int ctl_data_path(const char *data_dir, bool make, struct diag *diag, char **ret) MUST_USE;
 /* The runtime directory of an environment; made when missing. @data: from ctl_data_path. */
 int ctl_place(const char *data, const char *env, struct diag *diag, char **ret) MUST_USE;
+/* The same for a commit that is mounted at @dir. */
+int ctl_place_mount(const char *dir, struct diag *diag, char **ret) MUST_USE;
+/* Take away the mounts of commits whose server is dead. */
+void ctl_heal_mounts(void);
 /* Held until the descriptor is closed: only one client starts or removes at a time. */
 int ctl_place_lock(const char *place, struct diag *diag, int *ret_fd) MUST_USE;
 /* Does a rattan-fs live there? */

@@ -1,4 +1,5 @@
 /* Where things are: data directory, runtime directory, and what lives or died in it. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -144,6 +145,21 @@ int ctl_place(const char *data, const char *env, struct diag *diag, char **ret)
 	return 0;
 }
 
+int ctl_place_mount(const char *dir, struct diag *diag, char **ret)
+{
+	cleanup_free char *run = NULL, *s = NULL;
+	int r = ctl_runtime_dir(&run);
+
+	if (r == 0)
+		r = fmt(&s, "%s/mount-%016llx", run, (unsigned long long)fnv64(dir));
+	if (r == 0)
+		r = own_dir(s);
+	if (r < 0)
+		return diag_set(diag, r, "cannot use the runtime directory: %s", err_text(r));
+	*ret = steal_ptr(&s);
+	return 0;
+}
+
 static int place_file(const char *place, const char *name, int flags)
 {
 	cleanup_free char *s = NULL;
@@ -223,6 +239,49 @@ static bool heal_mount(const char *place)
 	return true;
 }
 
+/* Where namespaces are refused, an environment's mounts are on the host as well. */
+static bool heal_own_mounts(const char *place)
+{
+	cleanup_free char *mnt = NULL;
+	cleanup_dir DIR *d = NULL;
+	const struct dirent *e;
+	bool found = false;
+
+	if (fmt(&mnt, "%s/mnt", place) < 0)
+		return false;
+	d = opendir(mnt);
+	while (d && (e = readdir(d))) {
+		cleanup_free char *path = NULL;
+		struct stat st;
+
+		if (e->d_name[0] == '.' || fmt(&path, "%s/%s", mnt, e->d_name) < 0)
+			continue;
+		if (stat(path, &st) < 0 && errno == ENOTCONN) {
+			unmount_helper(path);
+			found = true;
+		}
+		(void)rmdir(path);
+	}
+	return found;
+}
+
+void ctl_heal_mounts(void)
+{
+	cleanup_free char *run = NULL;
+	cleanup_dir DIR *d = NULL;
+	const struct dirent *e;
+
+	if (ctl_runtime_dir(&run) < 0)
+		return;
+	d = opendir(run);
+	while (d && (e = readdir(d))) {
+		cleanup_free char *path = NULL;
+
+		if (!strncmp(e->d_name, "mount-", 6) && fmt(&path, "%s/%s", run, e->d_name) == 0)
+			(void)ctl_place_heal(path);
+	}
+}
+
 bool ctl_place_heal(const char *place)
 {
 	cleanup_free char *sock = NULL;
@@ -231,6 +290,8 @@ bool ctl_place_heal(const char *place)
 	if (ctl_place_alive(place))
 		return false;
 	found = heal_mount(place);
+	if (heal_own_mounts(place))
+		found = true;
 	if (fmt(&sock, "%s/sock", place) == 0 && unlink(sock) == 0)
 		found = true;
 	return found;

@@ -1,0 +1,19 @@
+/*
+ * fs/ctl/ctl_ops.h - one request of one client, carried out and answered.
+ *
+ * Answers are made whole before the first byte is sent, so that no lock is held while a client reads.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+struct env;
+
+/* A message @msg from @owner's socket @sock, with descriptors that this call takes over. Negative:
+ * the connection is of no use any more. *ret_end: the daemon is to end. */
+int ctl_serve(struct env *env, const void *owner, int sock, const struct buf *msg, int *fds,
+	      size_t nfds, bool *ret_end) MUST_USE;

@@ -1,0 +1,33 @@
+/*
+ * fs/env/daemon.h - the programs inside rattan-fs: what it does from its options to its end.
+ *
+ * Each returns 0 or negative errno, having told its starter once through @ready_fd (a ctl_rep; -1:
+ * on stderr). They own the process: signals, standard streams and descriptors are theirs.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+#define DAEMON_LIST_MAX 256
+
+struct daemon_opts {
+	const char *data_dir, *run_dir, *env, *base, *rev, *dir;
+	char *overlays[DAEMON_LIST_MAX + 1]; /* host, mount, ... */
+	char *writable[DAEMON_LIST_MAX + 1];
+	bool has_writable;
+	bool create, foreground;
+	bool stored_ids; /* show ids as stored */
+	bool force;      /* serve: without the runtime directory's lock */
+	int ready_fd;
+};
+
+/* Keeper and daemon of one environment. */
+int daemon_env(const struct daemon_opts *o) MUST_USE;
+/* The working tree of an environment, on a directory of the host. */
+int daemon_serve(const struct daemon_opts *o) MUST_USE;
+/* One commit, read-only, on a directory of the host. */
+int daemon_mount(const struct daemon_opts *o) MUST_USE;
+int daemon_admin_list(const struct daemon_opts *o) MUST_USE;
+int daemon_admin_remove(const struct daemon_opts *o) MUST_USE;

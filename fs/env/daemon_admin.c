@@ -1,0 +1,200 @@
+/* rattan-fs mount and rattan-fs admin: what needs the store but no environment that is served. */
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "fs/core/ovl.h"
+#include "fs/ctl/ctl_msg.h"
+#include "fs/env/daemon_internal.h"
+#include "fs/fuse/mount.h"
+#include "store/store.h"
+
+/* ---- one commit on the host ---- */
+
+struct shown {
+	struct store *store;
+	struct session *se;
+	struct ovl *ovl;
+	bool up;
+};
+
+static int find_layer(struct store *s, const struct daemon_opts *o, struct diag *diag,
+		      store_layer *ret)
+{
+	struct store_layer_info info;
+	int r = env_resolve(s, o->env, o->rev ? o->rev : "head", diag, ret);
+
+	if (r == 0)
+		r = store_layer_get(s, *ret, &info);
+	if (r == 0 && info.state != STORE_LAYER_SEALED)
+		r = diag_set(diag, -EINVAL, "\"%s\" is not a sealed state", o->rev);
+	return r;
+}
+
+static int show(struct shown *m, const struct daemon_opts *o, struct diag *diag)
+{
+	struct ovl_opts oo = {.flags = OVL_RDONLY};
+	struct session_opts so = {.ids = daemon_host_ids(o), .rdonly = true, .spin_us = -1};
+	struct mount_opts mo = {.dir = o->dir,
+				.name = "rattan",
+				.rdonly = true,
+				.helper = geteuid() != 0,
+				.allow_other = o->stored_ids && geteuid() == 0};
+	int r = store_open(o->data_dir, 0, diag, &m->store);
+
+	if (r == 0)
+		r = find_layer(m->store, o, diag, &oo.layer);
+	if (r == 0)
+		r = session_new(&m->se);
+	if (r < 0)
+		return r;
+	oo.store = m->store;
+	oo.notify = session_notify(m->se);
+	r = ovl_open(&oo, &m->ovl);
+	if (r == 0)
+		r = mount_fuse(&mo, diag, &so.fuse_fd);
+	if (r < 0)
+		return r;
+	m->up = true;
+	so.ovl = m->ovl;
+	return session_start(m->se, &so);
+}
+
+static void unshow(struct shown *m, const char *dir, bool ended)
+{
+	if (m->up && !ended)
+		(void)!mount_detach(dir, geteuid() != 0);
+	if (m->se)
+		session_stop(m->se);
+	if (m->ovl)
+		(void)!ovl_close(m->ovl);
+	store_close(m->store);
+}
+
+/* Until it is unmounted, or told to end. */
+static bool wait_end(struct shown *m, int signal_fd)
+{
+	struct pollfd p[] = {{.fd = signal_fd, .events = POLLIN},
+			     {.fd = session_ended_fd(m->se), .events = POLLIN}};
+
+	while (poll(p, ARRAY_SIZE(p), -1) < 0 && errno == EINTR)
+		;
+	return p[1].revents != 0;
+}
+
+int daemon_mount(const struct daemon_opts *o)
+{
+	cleanup_fd int alive = -1, signal_fd = -1;
+	struct diag diag = {0};
+	struct shown m = {0};
+	int ready_fd = o->ready_fd, r;
+	bool parent, ended = false;
+
+	r = daemon_detach(o, &parent);
+	if (parent)
+		return 0;
+	if (r == 0)
+		r = daemon_prepare(&signal_fd);
+	if (r == 0 && o->run_dir)
+		r = daemon_alive(o->run_dir, &diag, &alive);
+	if (r == 0)
+		r = show(&m, o, &diag);
+	if (r == 0)
+		r = daemon_note_mount(o->run_dir, o->dir);
+	(void)!daemon_tell(&ready_fd, r, &diag, NULL, 0);
+	if (r == 0)
+		ended = wait_end(&m, signal_fd);
+	unshow(&m, o->dir, ended);
+	(void)!daemon_note_mount(o->run_dir, NULL);
+	return r;
+}
+
+/* ---- list and remove ---- */
+
+struct names {
+	struct store_env *v;
+	size_t n;
+};
+
+/* Collected first: the callback may not call the store. */
+static int list_one(void *arg, const struct store_env *e)
+{
+	struct names *l = arg;
+	struct store_env *v = realloc(l->v, (l->n + 1) * sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	l->v = v;
+	v[l->n++] = *e;
+	return 0;
+}
+
+static int describe(struct store *s, const struct store_env *e, struct buf *items)
+{
+	struct ctl_env_info i = {.created = e->created};
+	struct store_layer_info li;
+	struct store_commit c = {0};
+	int r = store_layer_get(s, e->open, &li);
+
+	if (r < 0)
+		return r;
+	memcpy(i.name, e->name, sizeof(i.name));
+	memcpy(i.base, e->base_name, sizeof(i.base));
+	i.dirty = li.records > 0;
+	r = store_commit_of_layer(s, e->head, &c);
+	if (r == 0)
+		digest_hex(&c.id, i.head);
+	store_commit_release(&c);
+	return r < 0 && r != -ENOENT ? r : ctl_item_put(items, &ctl_table_env, &i);
+}
+
+int daemon_admin_list(const struct daemon_opts *o)
+{
+	cleanup_store struct store *s = NULL;
+	cleanup_buf struct buf items = {0};
+	struct names l = {0};
+	struct diag diag = {0};
+	int ready_fd = o->ready_fd, r = store_open(o->data_dir, 0, &diag, &s);
+
+	/* A data directory without a store has no environments. */
+	if (r == -ENOENT)
+		return daemon_tell(&ready_fd, 0, NULL, NULL, 0);
+	if (r == 0)
+		r = store_env_list(s, list_one, &l);
+	for (size_t i = 0; i < l.n && r == 0; i++)
+		r = describe(s, &l.v[i], &items);
+	free(l.v);
+	return daemon_tell(&ready_fd, r, &diag, &items, r == 0 ? (uint32_t)l.n : 0);
+}
+
+int daemon_admin_remove(const struct daemon_opts *o)
+{
+	cleanup_store struct store *s = NULL;
+	cleanup_fd int lock = -1;
+	struct diag diag = {0};
+	struct store_env rec;
+	char path[4096];
+	int ready_fd = o->ready_fd, r = store_open(o->data_dir, 0, &diag, &s);
+
+	if (r == 0)
+		r = store_env_get(s, o->env, &rec);
+	if (r < 0) {
+		diag_set(&diag, r, "no environment \"%s\" in %s", o->env, o->data_dir);
+		return daemon_tell(&ready_fd, r, &diag, NULL, 0);
+	}
+	/* A daemon of another runtime directory holds it (env.c). */
+	(void)snprintf(path, sizeof(path), "%s/env-%s.lock", o->data_dir, o->env);
+	lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) < 0)
+		r = diag_set(&diag, -EBUSY, "environment \"%s\" is being served", o->env);
+	if (r == 0)
+		r = store_env_remove(s, o->env);
+	if (r == 0 && lock >= 0)
+		(void)unlink(path);
+	return daemon_tell(&ready_fd, r, &diag, NULL, 0);
+}

@@ -1,0 +1,269 @@
+#include "fs/env/env.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "fs/env/env_internal.h"
+
+/* The runtime directory's lock keeps clients that share it apart; two logins of one user may have
+ * different ones. What is locked here is the environment itself: an open layer has one writer. */
+static int lock_env(const struct env_opts *o, struct diag *diag, int *ret_fd)
+{
+	cleanup_free char *path = NULL;
+	cleanup_buf struct buf who = {0};
+	cleanup_fd int fd = -1;
+	int r;
+
+	if (asprintf(&path, "%s/env-%s.lock", o->data_dir, o->name) < 0) {
+		path = NULL;
+		return -ENOMEM;
+	}
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return diag_set(diag, ret_nerrno(), "cannot open %s: %s", path, err_text(errno));
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		(void)io_read_file(AT_FDCWD, path, 8192, &who);
+		return diag_set(diag, errno == EWOULDBLOCK ? -EBUSY : ret_nerrno(),
+				"another rattan-fs serves environment \"%s\" (%s); only one can",
+				o->name, who.len ? (const char *)who.data : "unknown process");
+	}
+	r = ftruncate(fd, 0) < 0 ? ret_nerrno() : 0;
+	if (r == 0 && dprintf(fd, "process %d, at %s", (int)getpid(),
+			      o->host_dir ? o->host_dir : o->mount_root) < 0)
+		r = -ENOSPC;
+	if (r < 0)
+		log_debug("%s: %s", path, err_text(r)); /* the lock is what counts */
+	*ret_fd = steal_fd(&fd);
+	return 0;
+}
+
+static int open_record(struct env *e, const struct env_opts *o, struct diag *diag)
+{
+	int r = store_open(o->data_dir, o->create ? STORE_CREATE : 0, diag, &e->store);
+
+	if (r == 0 && !store_env_name_valid(o->name))
+		return diag_set(diag, -EINVAL, "\"%.80s\" is no name for an environment", o->name);
+	if (r == 0)
+		r = lock_env(o, diag, &e->store_lock_fd);
+	if (r < 0)
+		return diag_set(diag, r, "cannot open the store %s: %s", o->data_dir, err_text(r));
+	r = store_env_get(e->store, o->name, &e->rec);
+	if (r == -ENOENT && o->create)
+		return env_create(e->store, o, diag, &e->rec);
+	if (r == -ENOENT)
+		return diag_set(diag, r, "no environment \"%s\" in %s", o->name, o->data_dir);
+	if (r < 0)
+		return diag_set(diag, r, "cannot read environment \"%s\": %s", o->name,
+				err_text(r));
+	return env_overlays_check(e->store, &e->rec, o->overlays, diag);
+}
+
+static int open_ns(struct env *e)
+{
+	if (!e->own_ns)
+		return 0;
+	e->userns_fd = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
+	if (e->userns_fd < 0)
+		return ret_nerrno();
+	e->mntns_fd = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+	return e->mntns_fd < 0 ? ret_nerrno() : 0;
+}
+
+static struct env *env_alloc(const struct env_opts *o)
+{
+	struct env *e = calloc(1, sizeof(*e));
+	struct timespec now;
+
+	if (!e)
+		return NULL;
+	(void)pthread_mutex_init(&e->lock, NULL);
+	e->store_lock_fd = e->userns_fd = e->mntns_fd = e->cur.root_fd = -1;
+	e->link = o->link;
+	e->own_ns = o->own_ns;
+	e->allow_other = o->allow_other;
+	e->ids = o->ids;
+	e->started_ms = io_now_ms();
+	/* A client must never take a new daemon's mount for the one it knew. */
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	e->generation = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+	e->mount_root = o->mount_root ? strdup(o->mount_root) : NULL;
+	e->host_dir = o->host_dir ? strdup(o->host_dir) : NULL;
+	if ((o->mount_root && !e->mount_root) || (o->host_dir && !e->host_dir)) {
+		(void)env_close(e);
+		return NULL;
+	}
+	return e;
+}
+
+int env_open(const struct env_opts *o, struct diag *diag, struct env **ret)
+{
+	struct env *e = env_alloc(o);
+	int r;
+
+	if (!e)
+		return -ENOMEM;
+	r = env_writable_parse(o->writable, diag, &e->writable);
+	if (r == 0)
+		r = open_record(e, o, diag);
+	if (r == 0)
+		r = open_ns(e);
+	if (r == 0)
+		r = env_up_locked(e, diag);
+	if (r < 0) {
+		(void)env_close(e);
+		return diag_set(diag, r, "cannot serve environment \"%s\": %s", o->name,
+				err_text(r));
+	}
+	*ret = e;
+	return 0;
+}
+
+static void free_binds(struct env *e)
+{
+	for (size_t i = 0; i < e->nbinds; i++) {
+		free(e->binds[i].host);
+		free(e->binds[i].mount);
+	}
+	free(e->binds);
+}
+
+int env_close(struct env *e)
+{
+	int r, k;
+
+	if (!e)
+		return 0;
+	/* What shared mappings hold is pushed while there is still a mount to push it through. */
+	r = env_quiesce_locked(e);
+	env_down_locked(e);
+	k = env_drop_ovl_locked(e);
+	while (e->leases) {
+		const void *owner = e->leases->owner;
+
+		env_unlease(e, owner);
+	}
+	free_binds(e);
+	env_list_free(e->writable);
+	store_close(e->store);
+	cleanup_fdp(&e->store_lock_fd);
+	cleanup_fdp(&e->userns_fd);
+	cleanup_fdp(&e->mntns_fd);
+	(void)pthread_mutex_destroy(&e->lock);
+	free(e->mount_root);
+	free(e->host_dir);
+	free(e);
+	return k < 0 ? k : r;
+}
+
+int env_ended_fd(struct env *e)
+{
+	int fd;
+
+	ENV_LOCK(e);
+	if (!e->cur.up)
+		return -ENOTCONN;
+	fd = fcntl(session_ended_fd(e->cur.se), F_DUPFD_CLOEXEC, 3);
+	return fd < 0 ? ret_nerrno() : fd;
+}
+
+bool env_ended(struct env *e)
+{
+	struct pollfd p = {.events = POLLIN};
+
+	ENV_LOCK(e);
+	if (!e->cur.up)
+		return false;
+	p.fd = session_ended_fd(e->cur.se);
+	return poll(&p, 1, 0) > 0;
+}
+
+int env_agree(struct env *e, const void *owner, char *const *overlays, char *const *writable,
+	      struct diag *diag)
+{
+	char **want = NULL;
+	int r;
+
+	ENV_LOCK(e);
+	r = env_overlays_check(e->store, &e->rec, overlays, diag);
+	if (r < 0)
+		return r;
+	if (!writable)
+		return env_ensure_locked(e, diag);
+	r = env_writable_parse(writable, diag, &want);
+	if (r < 0)
+		return r;
+	if (env_list_same(want, e->writable)) {
+		env_list_free(want);
+		return env_ensure_locked(e, diag);
+	}
+	r = env_check_idle_locked(e, owner, diag);
+	if (r == 0) {
+		r = env_quiesce_locked(e);
+		if (r < 0)
+			diag_set(diag, r, "cannot write what is not on the disk yet: %s",
+				 err_text(r));
+	}
+	if (r < 0) {
+		env_list_free(want);
+		return r;
+	}
+	env_down_locked(e);
+	env_list_free(e->writable);
+	e->writable = want;
+	r = env_drop_ovl_locked(e);
+	if (r < 0)
+		log_error("flush before a fresh mount: %s", err_text(r));
+	return env_up_locked(e, diag);
+}
+
+static int dup_to(int fd, int *ret)
+{
+	*ret = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	return *ret < 0 ? ret_nerrno() : 0;
+}
+
+int env_attach(struct env *e, struct diag *diag, struct ctl_attach *ret)
+{
+	int r;
+
+	memset(ret, 0, sizeof(*ret));
+	ret->root_fd = ret->userns_fd = ret->mntns_fd = -1;
+	ENV_LOCK(e);
+	r = env_ensure_locked(e, diag);
+	if (r == 0)
+		r = dup_to(e->cur.root_fd, &ret->root_fd);
+	if (r == 0 && e->own_ns)
+		r = dup_to(e->userns_fd, &ret->userns_fd);
+	if (r == 0 && e->own_ns)
+		r = dup_to(e->mntns_fd, &ret->mntns_fd);
+	if (r == 0)
+		r = env_writable_text(e->writable, ret->writable, sizeof(ret->writable));
+	if (r < 0) {
+		int fds[] = {ret->root_fd, ret->userns_fd, ret->mntns_fd};
+
+		for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+			cleanup_fdp(&fds[i]);
+		return diag_set(diag, r, "cannot hand out the mount: %s", err_text(r));
+	}
+	memcpy(ret->root, e->cur.dir, sizeof(ret->root));
+	ret->generation = e->generation;
+	return 0;
+}
+
+int env_flush(struct env *e, struct diag *diag)
+{
+	int r;
+
+	ENV_LOCK(e);
+	r = env_quiesce_locked(e);
+	return r < 0 ? diag_set(diag, r, "cannot write to the store: %s", err_text(r)) : 0;
+}

@@ -1,0 +1,89 @@
+/*
+ * fs/env/env.h - one environment while it is served: its record in the store, the file system over its open
+ * layer, the mount, what is bound into it, and who uses it.
+ *
+ * Threads: every call but env_open and env_close may come from any thread that is not a FUSE worker;
+ * env.lock orders them. Callbacks run without it.
+ * Errors: negative errno with a sentence in @diag, as ctl_client.h lists them.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "fs/ctl/ctl_client.h"
+#include "fs/env/keeper.h"
+#include "fs/fuse/session.h"
+
+struct env;
+struct store;
+
+struct env_opts {
+	const char *data_dir, *name;
+	const char *base; /* NULL: "host" */
+	bool create;
+	char *const *overlays;  /* host, mount, ...; NULL: none asked for */
+	char *const *writable;  /* NULL: the agent default */
+	const char *mount_root; /* fresh mounts appear in directories of their own below */
+	const char *host_dir;   /* or all of them here, visible on the host */
+	struct keeper_link link;
+	bool own_ns; /* the mounts live in this process's namespaces */
+	bool allow_other;
+	struct session_ids ids;
+};
+/* Opens the store, makes the environment when asked to, mounts it. -EBUSY another process serves it. */
+int env_open(const struct env_opts *o, struct diag *diag, struct env **ret) MUST_USE;
+/* Unmounts and flushes; the result is the flush's. */
+int env_close(struct env *e);
+
+/* A duplicate of the descriptor that becomes readable when the mount is gone without our doing; and
+ * whether it really is (after a rollback the old mount's end means nothing). */
+int env_ended_fd(struct env *e) MUST_USE;
+bool env_ended(struct env *e);
+
+/* -EEXIST: @overlays (host, mount, ...) are not what the environment shows. @writable other than the
+ * mount's: a fresh mount, -EBUSY while others hold leases. Both may be NULL. */
+int env_agree(struct env *e, const void *owner, char *const *overlays, char *const *writable,
+	      struct diag *diag) MUST_USE;
+/* The descriptors in @ret are the caller's. */
+int env_attach(struct env *e, struct diag *diag, struct ctl_attach *ret) MUST_USE;
+
+/* @owner: whose lease it is, one connection. @pidfd is taken over on success. */
+int env_lease(struct env *e, const void *owner, const char *what, int pidfd,
+	      struct diag *diag) MUST_USE;
+void env_unlease(struct env *e, const void *owner);
+/* -EBUSY with a list of what runs, when others hold leases. */
+int env_check_idle(struct env *e, const void *owner, struct diag *diag) MUST_USE;
+unsigned env_leases(struct env *e);
+
+int env_bind(struct env *e, int host_fd, const char *host, const char *mount, bool rw,
+	     struct diag *diag) MUST_USE;
+int env_unbind(struct env *e, const char *mount, struct diag *diag) MUST_USE;
+
+int env_status(struct env *e, struct diag *diag, struct ctl_status *ret) MUST_USE;
+int env_commit(struct env *e, const char *message, const char *label, const char *expect,
+	       struct diag *diag, struct ctl_commit *ret) MUST_USE;
+enum env_move {
+	ENV_ROLLBACK,
+	ENV_RESET,
+	ENV_UNDO
+};
+/* @rev only for ENV_ROLLBACK. */
+int env_move(struct env *e, const void *owner, enum env_move what, const char *rev, bool force,
+	     struct diag *diag, struct ctl_moved *ret) MUST_USE;
+int env_flush(struct env *e, struct diag *diag) MUST_USE;
+
+int env_log(struct env *e, bool all, bool automatic,
+	    int (*fn)(void *arg, const struct ctl_commit *cm), void *arg) MUST_USE;
+int env_diff(struct env *e, const char *a, const char *b, struct diag *diag,
+	     int (*fn)(void *arg, const struct ctl_change *ch), void *arg) MUST_USE;
+int env_cat(struct env *e, const char *rev, const char *path, struct diag *diag, int *ret_fd,
+	    uint32_t *ret_mode) MUST_USE;
+/* @fn is called with env.lock held here: it only collects. */
+int env_changes(struct env *e, uint64_t token, struct diag *diag, uint64_t *ret_token,
+		int (*fn)(void *arg, const char *path, char what), void *arg) MUST_USE;
+
+/* "REV" of environment @env, or "ENV:REV". */
+int env_resolve(struct store *s, const char *env, const char *rev, struct diag *diag,
+		uint64_t *ret_layer) MUST_USE;

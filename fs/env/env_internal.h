@@ -1,0 +1,99 @@
+/* fs/env/env_internal.h - shared by the files of fs/env; nobody else includes it. */
+#pragma once
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "fs/core/ovl.h"
+#include "fs/env/env.h"
+#include "store/store.h"
+
+struct env_lease {
+	const void *owner;
+	char *what;
+	int pidfd; /* -1: none */
+	struct env_lease *next;
+};
+
+struct env_bound {
+	char *host, *mount;
+	dev_t dev;
+	ino_t ino;
+	mode_t type;
+	bool rw;
+};
+
+/* One mount with what serves it. */
+struct env_mount {
+	struct session *se;
+	struct ovl *ovl;
+	int root_fd; /* O_PATH */
+	char dir[4096];
+	bool up; /* session and mount are there; the ovl may be there without */
+};
+
+struct env {
+	/* fixed after env_open */
+	struct store *store;
+	int store_lock_fd;
+	char *mount_root, *host_dir;
+	bool own_ns, allow_other;
+	int userns_fd, mntns_fd;
+	struct session_ids ids;
+	long long started_ms;
+
+	pthread_mutex_t lock; /* protects all that follows; also orders the calls to link */
+	struct keeper_link link;
+	struct store_env rec;
+	char **writable; /* NULL: everywhere */
+	struct env_mount cur;
+	uint64_t generation;
+	unsigned nmounts;
+	struct env_bound *binds;
+	size_t nbinds;
+	struct env_lease *leases;
+	unsigned nleases;
+};
+
+static inline void env_unlockp(pthread_mutex_t **m)
+{
+	(void)pthread_mutex_unlock(*m);
+}
+/* Held to the end of the scope. */
+#define ENV_LOCK(e)                                                                             \
+	pthread_mutex_t *env_locked __attribute__((cleanup(env_unlockp), unused)) = &(e)->lock; \
+	(void)pthread_mutex_lock(&(e)->lock)
+
+/* ---- env_mount.c ---- */
+
+/* Serve the open layer through a fresh mount with all binds. On failure nothing is served. */
+int env_up_locked(struct env *e, struct diag *diag) MUST_USE;
+/* End the mount; the ovl stays, with everything that was acknowledged. */
+void env_down_locked(struct env *e);
+/* Drop the ovl; the result is its flush's. */
+int env_drop_ovl_locked(struct env *e);
+/* All that the kernel and we hold, to the disk. */
+int env_quiesce_locked(struct env *e) MUST_USE;
+/* -EIO with a sentence when an earlier failure left nothing mounted and mounting fails again. */
+int env_ensure_locked(struct env *e, struct diag *diag) MUST_USE;
+
+/* ---- env_lease.c ---- */
+int env_check_idle_locked(struct env *e, const void *owner, struct diag *diag) MUST_USE;
+void env_kill_leases_locked(struct env *e, const void *owner);
+
+/* ---- env_policy.c: pure text ---- */
+char **env_list_dup(char *const *list);
+void env_list_free(char **list);
+bool env_list_same(char *const *a, char *const *b);
+/* An absolute path without ".", "..", "//" or a slash at the end. */
+bool env_path_clean(const char *path);
+int env_writable_parse(char *const *in, struct diag *diag, char ***ret) MUST_USE;
+int env_writable_text(char *const *writable, char *ret, size_t size) MUST_USE;
+
+/* ---- env_overlay.c ---- */
+/* host, mount, ...: what was laid over the base when the environment was made. */
+int env_overlays_list(struct store *s, store_layer base, char ***ret) MUST_USE;
+int env_overlays_check(struct store *s, const struct store_env *rec, char *const *overlays,
+		       struct diag *diag) MUST_USE;
+int env_create(struct store *s, const struct env_opts *o, struct diag *diag,
+	       struct store_env *ret) MUST_USE;

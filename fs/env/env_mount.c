@@ -1,0 +1,230 @@
+/* The mount of an environment: making a fresh one, taking the old one away. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "fs/env/env_internal.h"
+
+static int mount_dir(struct env *e, char *ret, size_t size)
+{
+	int n = e->host_dir ? snprintf(ret, size, "%s", e->host_dir)
+			    : snprintf(ret, size, "%s/%u", e->mount_root, ++e->nmounts);
+
+	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
+}
+
+static int open_ovl(struct env *e, char *const *writable, struct session *se, struct ovl **ret)
+{
+	struct ovl_opts oo = {.store = e->store,
+			      .layer = e->rec.open,
+			      .writable = (const char *const *)(uintptr_t)writable};
+
+	if (se)
+		oo.notify = session_notify(se);
+	return ovl_open(&oo, ret);
+}
+
+/* The core's answer to the kernel starts here: mount, session, and the root's descriptor. */
+static int serve(struct env *e, struct env_mount *m, struct diag *diag)
+{
+	char name[80];
+	struct keeper_mount_opts ko = {.dir = m->dir, .name = name, .allow_other = e->allow_other};
+	struct session_opts so = {.ovl = m->ovl, .ids = e->ids, .spin_us = -1, .fuse_fd = -1};
+	int r;
+
+	(void)snprintf(name, sizeof(name), "rattan:%s", e->rec.name);
+	r = keeper_mount(&e->link, &ko, diag, &so.fuse_fd);
+	if (r < 0)
+		return r;
+	r = session_start(m->se, &so);
+	if (r == 0) {
+		/* Served by the session's threads, never by this one. */
+		m->root_fd = open(m->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (m->root_fd < 0)
+			r = ret_nerrno();
+	}
+	if (r < 0) {
+		(void)keeper_umount(&e->link, m->dir, !e->host_dir);
+		return diag_set(diag, r, "cannot serve the mount: %s", err_text(r));
+	}
+	return 0;
+}
+
+static int mount_up(struct env *e, struct diag *diag)
+{
+	struct env_mount m = {.root_fd = -1};
+	int r = mount_dir(e, m.dir, sizeof(m.dir));
+
+	if (r == 0)
+		r = session_new(&m.se);
+	if (r < 0)
+		return diag_set(diag, r, "cannot make a session: %s", err_text(r));
+	r = open_ovl(e, e->writable, m.se, &m.ovl);
+	if (r < 0) {
+		session_stop(m.se);
+		return diag_set(diag, r, "cannot open the tree: %s", err_text(r));
+	}
+	r = serve(e, &m, diag);
+	if (r < 0) {
+		session_stop(m.se);
+		(void)ovl_close(m.ovl);
+		return r;
+	}
+	m.up = true;
+	e->cur = m;
+	e->generation++;
+	return 0;
+}
+
+/* ---- binds of a fresh mount ---- */
+
+/* The directories that @path consists of, as if made by the owner of the tree. */
+static int make_path(struct ovl *o, const struct env *e, const char *path, bool dir)
+{
+	const struct ovl_cred cred = {.uid = e->ids.squash ? e->ids.store_uid : 0,
+				      .gid = e->ids.squash ? e->ids.store_gid : 0};
+	store_ino ino = STORE_ROOT_INO;
+	int r = 0;
+
+	while (*path && r == 0) {
+		size_t n = strcspn(path + 1, "/");
+		char name[STORE_NAME_MAX + 1];
+		struct ovl_entry ent;
+		bool last = path[1 + n] == 0;
+
+		if (n > STORE_NAME_MAX)
+			return -ENAMETOOLONG;
+		memcpy(name, path + 1, n);
+		name[n] = 0;
+		path += 1 + n;
+		r = ovl_lookup(o, ino, name, &ent);
+		if (r == 0 && ent.ino == 0 && (dir || !last))
+			r = ovl_mkdir(o, ino, name, 0755, &cred, &ent);
+		else if (r == 0 && ent.ino == 0)
+			r = ovl_mknod(o, ino, name, S_IFREG | 0644, 0, &cred, &ent);
+		if (ino != STORE_ROOT_INO)
+			ovl_forget(o, ino, 1);
+		ino = r == 0 ? ent.ino : STORE_ROOT_INO;
+		if (r == 0 && !last && !S_ISDIR(ent.attr.st.st_mode))
+			r = -ENOTDIR;
+	}
+	if (ino != STORE_ROOT_INO)
+		ovl_forget(o, ino, 1);
+	return r;
+}
+
+/* Mount points where the mount's policy allows no change are made below it: nobody serves the tree
+ * meanwhile. */
+static int make_points(struct env *e, struct diag *diag)
+{
+	struct ovl *o = NULL;
+	int r = open_ovl(e, NULL, NULL, &o);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < e->nbinds && r == 0; i++) {
+		r = make_path(o, e, e->binds[i].mount, S_ISDIR(e->binds[i].type));
+		if (r < 0)
+			diag_set(diag, r, "cannot make the mount point %s: %s", e->binds[i].mount,
+				 err_text(r));
+	}
+	if (r < 0) {
+		(void)ovl_close(o);
+		return r;
+	}
+	return ovl_close(o);
+}
+
+static int bind_all(struct env *e, struct diag *diag, size_t *ret_failed)
+{
+	for (size_t i = 0; i < e->nbinds; i++) {
+		const struct env_bound *b = &e->binds[i];
+		int r = keeper_bind(&e->link, e->cur.dir, b->mount, b->host, b->dev, b->ino, b->rw,
+				    diag);
+
+		if (r < 0) {
+			*ret_failed = i;
+			return r;
+		}
+	}
+	return 0;
+}
+
+int env_up_locked(struct env *e, struct diag *diag)
+{
+	size_t failed = 0;
+	int r = mount_up(e, diag);
+
+	if (r < 0)
+		return r;
+	r = bind_all(e, diag, &failed);
+	if (r == -EACCES || r == -EROFS || r == -EPERM) {
+		env_down_locked(e);
+		r = env_drop_ovl_locked(e);
+		if (r == 0)
+			r = make_points(e, diag);
+		if (r == 0)
+			r = mount_up(e, diag);
+		if (r == 0)
+			r = bind_all(e, diag, &failed);
+	}
+	if (r < 0) {
+		diag_set(diag, r, "cannot bind %s: %s", e->nbinds ? e->binds[failed].mount : "",
+			 err_text(r));
+		env_down_locked(e);
+		(void)env_drop_ovl_locked(e);
+	}
+	return r;
+}
+
+void env_down_locked(struct env *e)
+{
+	struct env_mount *m = &e->cur;
+	int r;
+
+	if (!m->up)
+		return;
+	if (m->root_fd >= 0)
+		(void)close(m->root_fd);
+	m->root_fd = -1;
+	r = keeper_umount(&e->link, m->dir, !e->host_dir);
+	if (r < 0)
+		log_debug("unmount of %s: %s", m->dir, err_text(r));
+	session_stop(m->se);
+	m->se = NULL;
+	m->up = false;
+}
+
+int env_drop_ovl_locked(struct env *e)
+{
+	int r = 0;
+
+	if (e->cur.ovl)
+		r = ovl_close(e->cur.ovl);
+	e->cur.ovl = NULL;
+	return r;
+}
+
+int env_quiesce_locked(struct env *e)
+{
+	int r = e->cur.up ? session_push_dirty(e->cur.se) : 0;
+
+	/* A mount that somebody took away has nothing left to push. */
+	if (r == -ENOTCONN || r == -ENODEV)
+		r = 0;
+	if (r == 0 && e->cur.ovl)
+		r = ovl_flush(e->cur.ovl);
+	return r;
+}
+
+int env_ensure_locked(struct env *e, struct diag *diag)
+{
+	if (e->cur.up)
+		return 0;
+	(void)env_drop_ovl_locked(e);
+	return env_up_locked(e, diag);
+}

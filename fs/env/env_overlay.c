@@ -1,0 +1,260 @@
+/* Making an environment: its base, and host directories laid over it. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "fs/core/hostbase.h"
+#include "fs/env/env_internal.h"
+
+int env_resolve(struct store *s, const char *env, const char *rev, struct diag *diag,
+		store_layer *ret_layer)
+{
+	const char *colon = strchr(rev, ':');
+	char other[65];
+
+	if (!colon)
+		return store_resolve(s, env, rev, diag, ret_layer);
+	if (colon == rev || (size_t)(colon - rev) >= sizeof(other))
+		return diag_set(diag, -ENOENT,
+				"no environment of the name before the colon in \"%.100s\"", rev);
+	memcpy(other, rev, (size_t)(colon - rev));
+	other[colon - rev] = 0;
+	return store_resolve(s, other, colon + 1, diag, ret_layer);
+}
+
+/* ---- what is there ---- */
+
+struct found {
+	struct store_view *view;
+	char **list;
+	size_t n, max;
+};
+
+static int found_add(struct found *f, const char *host, const char *mount)
+{
+	char **l;
+
+	if (f->n + 3 > f->max) {
+		l = realloc(f->list, (f->max + 32) * sizeof(*l));
+		if (!l)
+			return -ENOMEM;
+		f->list = l;
+		f->max += 32;
+	}
+	for (size_t i = 0; i < f->n; i += 2)
+		if (!strcmp(f->list[i + 1], mount))
+			return 0; /* a newer layer's hides it */
+	f->list[f->n] = strdup(host);
+	f->list[f->n + 1] = strdup(mount);
+	f->list[f->n + 2] = NULL;
+	if (f->list[f->n] && f->list[f->n + 1]) {
+		f->n += 2;
+		return 0;
+	}
+	free(f->list[f->n]);
+	free(f->list[f->n + 1]);
+	f->list[f->n] = NULL;
+	return -ENOMEM;
+}
+
+/* The path of a directory by its back references, written from the end. */
+static int dir_path(struct store_view *v, const struct rec_inode *rec, char *buf, size_t size,
+		    const char **ret)
+{
+	cleanup_rec_inode struct rec_inode r = {0};
+	char *p = buf + size - 1;
+	int e = rec_inode_copy(&r, rec);
+
+	*p = 0;
+	for (int depth = 0; e == 0 && r.name && depth < 256; depth++) {
+		store_ino parent = r.parent;
+
+		if ((size_t)(p - buf) < r.name_len + 1)
+			return -ENAMETOOLONG;
+		p -= r.name_len;
+		memcpy(p, r.name, r.name_len);
+		*--p = '/';
+		rec_inode_release(&r);
+		memset(&r, 0, sizeof(r));
+		if (parent == STORE_ROOT_INO)
+			break;
+		e = store_view_inode(v, parent, &r);
+	}
+	if (e < 0)
+		return e;
+	*ret = *p ? p : "/";
+	return 0;
+}
+
+struct inos {
+	store_ino *v;
+	size_t n, max;
+};
+
+static int on_key(void *arg, enum store_key_kind kind, store_ino ino, const char *name, size_t len,
+		  uint64_t block)
+{
+	struct inos *l = arg;
+
+	(void)name;
+	(void)len;
+	(void)block;
+	if (kind != STORE_KEY_INODE)
+		return 0;
+	if (l->n == l->max) {
+		size_t max = l->max ? l->max * 2 : 32;
+		store_ino *v = realloc(l->v, max * sizeof(*v));
+
+		if (!v)
+			return -ENOMEM;
+		l->v = v;
+		l->max = max;
+	}
+	l->v[l->n++] = ino;
+	return 0;
+}
+
+/* An inode that shows the root of a host directory which is not a system directory of the base. */
+static int look_at(struct found *f, store_ino ino)
+{
+	cleanup_rec_inode struct rec_inode rec = {0};
+	char buf[4096];
+	const char *path;
+	int r = store_view_inode(f->view, ino, &rec);
+
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0 || !rec.origin.root || !S_ISDIR(rec.mode) ||
+	    (rec.origin.flags & REC_ORIGIN_PUBLIC) || (rec.origin.rel && rec.origin.rel[0]))
+		return r;
+	r = dir_path(f->view, &rec, buf, sizeof(buf), &path);
+	return r < 0 ? r : found_add(f, rec.origin.root, path);
+}
+
+static int look_at_layer(struct store *s, struct found *f, store_layer layer)
+{
+	struct inos inos = {0};
+	int r = store_layer_journal(s, layer, on_key, &inos);
+
+	for (size_t i = 0; i < inos.n && r == 0; i++)
+		r = look_at(f, inos.v[i]);
+	free(inos.v);
+	return r;
+}
+
+/* Overlays are sealed layers of their own between the base and the first commit; commits are passed
+ * over, so that a long history below (a base that is another environment's commit) costs one record
+ * each. */
+int env_overlays_list(struct store *s, store_layer base, char ***ret)
+{
+	struct found f = {0};
+	int r = store_view_open(s, base, &f.view);
+
+	f.list = calloc(1, sizeof(*f.list));
+	if (r == 0 && !f.list)
+		r = -ENOMEM;
+	for (store_layer l = base; r == 0 && l;) {
+		struct store_layer_info info;
+		struct store_commit c = {0};
+
+		r = store_layer_get(s, l, &info);
+		if (r == 0) {
+			int k = store_commit_of_layer(s, l, &c);
+
+			store_commit_release(&c);
+			r = k == -ENOENT ? look_at_layer(s, &f, l) : k;
+		}
+		l = r == 0 ? info.parent : 0;
+	}
+	if (f.view)
+		store_view_close(f.view);
+	if (r < 0)
+		env_list_free(f.list);
+	else
+		*ret = f.list;
+	return r;
+}
+
+int env_overlays_check(struct store *s, const struct store_env *rec, char *const *overlays,
+		       struct diag *diag)
+{
+	for (size_t i = 0; overlays && overlays[i] && overlays[i + 1]; i += 2) {
+		cleanup_free char *want = realpath(overlays[i], NULL);
+		cleanup_buf struct buf root = {0};
+		int r = hostbase_overlay_at(s, rec->base, overlays[i + 1], &root);
+
+		if (r < 0 && r != -ENOENT)
+			return diag_set(diag, r, "cannot see what %s shows: %s", overlays[i + 1],
+					err_text(r));
+		if (r == 0 && want && root.len == strlen(want) &&
+		    !memcmp(root.data, want, root.len))
+			continue;
+		if (r == -ENOENT)
+			return diag_set(
+				diag, -EEXIST,
+				"environment \"%s\" exists and shows no host directory at %s (asked for: %s); use another --env",
+				rec->name, overlays[i + 1], overlays[i]);
+		return diag_set(
+			diag, -EEXIST,
+			"environment \"%s\" exists and shows %.*s at %s, not %s; use another --env",
+			rec->name, (int)root.len, (const char *)root.data, overlays[i + 1],
+			overlays[i]);
+	}
+	return 0;
+}
+
+/* ---- making one ---- */
+
+static int base_layer(struct store *s, const char *base, struct diag *diag, store_layer *ret)
+{
+	struct store_layer_info info;
+	int r;
+
+	if (!strcmp(base, "host"))
+		return hostbase_get(s, diag, ret);
+	r = env_resolve(s, NULL, base, diag, ret);
+	if (r == 0)
+		r = store_layer_get(s, *ret, &info);
+	if (r == 0 && info.state != STORE_LAYER_SEALED)
+		r = -EINVAL;
+	return r < 0 ? diag_set(diag, r, "no base \"%s\": %s", base, err_text(r)) : 0;
+}
+
+static int add_overlay(struct store *s, const char *host, const char *mount, struct diag *diag,
+		       store_layer *layer)
+{
+	cleanup_free char *real = realpath(host, NULL);
+	struct stat st;
+
+	if (!real || stat(real, &st) < 0)
+		return diag_set(diag, ret_nerrno(), "cannot lay %s over the tree: %s", host,
+				err_text(errno));
+	if (!S_ISDIR(st.st_mode))
+		return diag_set(diag, -ENOTDIR, "cannot lay %s over the tree: not a directory",
+				host);
+	if (!env_path_clean(mount))
+		return diag_set(
+			diag, -EINVAL,
+			"\"%s\" is no place for %s: use an absolute path without '.', '..' or repeated slashes",
+			mount, host);
+	return hostbase_overlay(s, *layer, real, mount, diag, layer);
+}
+
+int env_create(struct store *s, const struct env_opts *o, struct diag *diag, struct store_env *ret)
+{
+	const char *base = o->base ? o->base : "host";
+	char shown[65];
+	store_layer layer;
+	int r = base_layer(s, base, diag, &layer);
+
+	for (size_t i = 0; r == 0 && o->overlays && o->overlays[i] && o->overlays[i + 1]; i += 2)
+		r = add_overlay(s, o->overlays[i], o->overlays[i + 1], diag, &layer);
+	if (r < 0)
+		return r;
+	memset(shown, 0, sizeof(shown));
+	memcpy(shown, base, strnlen(base, sizeof(shown) - 1));
+	r = store_env_create(s, o->name, layer, shown, ret);
+	return r < 0 ? diag_set(diag, r, "cannot make environment \"%s\": %s", o->name, err_text(r))
+		     : 0;
+}

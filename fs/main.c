@@ -1,0 +1,216 @@
+/* rattan-fs: options in, one of the daemon's programs out. */
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "fs/env/daemon.h"
+
+enum {
+	OPT_DATA = 256,
+	OPT_RUN,
+	OPT_ENV,
+	OPT_BASE,
+	OPT_OVERLAY,
+	OPT_WRITABLE,
+	OPT_CREATE,
+	OPT_READY,
+	OPT_REV,
+	OPT_DIR,
+	OPT_IDS,
+	OPT_FOREGROUND,
+	OPT_HELP,
+	OPT_VERSION,
+};
+
+static const struct option options[] = {
+	{"data-dir", required_argument, NULL, OPT_DATA},
+	{"run-dir", required_argument, NULL, OPT_RUN},
+	{"env", required_argument, NULL, OPT_ENV},
+	{"base", required_argument, NULL, OPT_BASE},
+	{"overlay", required_argument, NULL, OPT_OVERLAY},
+	{"writable", required_argument, NULL, OPT_WRITABLE},
+	{"create", no_argument, NULL, OPT_CREATE},
+	{"ready-fd", required_argument, NULL, OPT_READY},
+	{"rev", required_argument, NULL, OPT_REV},
+	{"dir", required_argument, NULL, OPT_DIR},
+	{"ids", required_argument, NULL, OPT_IDS},
+	{"foreground", no_argument, NULL, OPT_FOREGROUND},
+	{"help", no_argument, NULL, OPT_HELP},
+	{"version", no_argument, NULL, OPT_VERSION},
+	{NULL, 0, NULL, 0},
+};
+
+static const char usage[] =
+	"usage: rattan-fs COMMAND [OPTIONS]\n"
+	"The file system behind rattan; started by it when needed.\n"
+	"\n"
+	"  env    --data-dir D --run-dir R --env NAME [--base B] [--overlay HOST=MOUNT]...\n"
+	"         [--writable PATH]... [--create] [--foreground]\n"
+	"         serve an environment in a namespace of its own, with a control socket in R\n"
+	"  serve  --data-dir D --env NAME --dir DIR [--create] [--base B] [--overlay HOST=MOUNT]...\n"
+	"         [--writable PATH]... [--ids stored|squash] [--run-dir R] [--foreground]\n"
+	"         mount an environment's working tree on the host\n"
+	"  mount  --data-dir D --env NAME --rev REV --dir DIR [--ids stored|squash] [--foreground]\n"
+	"         mount a commit on the host, read-only\n"
+	"  admin list   --data-dir D --ready-fd N\n"
+	"  admin remove --data-dir D --env NAME --ready-fd N\n"
+	"\n"
+	"--ready-fd N: tell there, in one message of the control protocol, how it went.\n"
+	"--writable none: nothing is writable; --writable /: everything (serve's default).\n"
+	"--ids: owners as stored (root's default) or all shown as the caller's (everybody else's).\n"
+	"RATTAN_IDLE_S: seconds after which an unused environment ends (600; 0: never).\n"
+	"RATTAN_LOG: error, warn (default), info or debug.\n";
+
+/* HOST may hold '=', MOUNT may not. */
+static int add_overlay(struct daemon_opts *o, char *arg)
+{
+	char *eq = strrchr(arg, '=');
+	size_t n = 0;
+
+	while (o->overlays[n])
+		n++;
+	if (!eq || eq == arg || n + 2 > DAEMON_LIST_MAX)
+		return -EINVAL;
+	*eq = 0;
+	o->overlays[n] = arg;
+	o->overlays[n + 1] = eq + 1;
+	return 0;
+}
+
+static int add_writable(struct daemon_opts *o, char *arg)
+{
+	size_t n = 0;
+
+	o->has_writable = true;
+	if (!strcmp(arg, "none"))
+		return 0;
+	while (o->writable[n])
+		n++;
+	if (n >= DAEMON_LIST_MAX)
+		return -EINVAL;
+	o->writable[n] = arg;
+	return 0;
+}
+
+static int parse_fd(const char *s, int *ret)
+{
+	char *end;
+	long v;
+
+	errno = 0;
+	v = strtol(s, &end, 10);
+	if (errno || *end || end == s || v < 1 || v > 1 << 20 || fcntl((int)v, F_GETFD) < 0)
+		return -EINVAL;
+	/* It is for our starter, not for what we start (fusermount3). */
+	(void)fcntl((int)v, F_SETFD, FD_CLOEXEC);
+	*ret = (int)v;
+	return 0;
+}
+
+static int parse_ids(const char *s, bool *ret_stored)
+{
+	*ret_stored = !strcmp(s, "stored");
+	return *ret_stored || !strcmp(s, "squash") ? 0 : -EINVAL;
+}
+
+static int parse_one(struct daemon_opts *o, int c)
+{
+	switch (c) {
+	case OPT_DATA:
+		o->data_dir = optarg;
+		return 0;
+	case OPT_RUN:
+		o->run_dir = optarg;
+		return 0;
+	case OPT_ENV:
+		o->env = optarg;
+		return 0;
+	case OPT_BASE:
+		o->base = optarg;
+		return 0;
+	case OPT_OVERLAY:
+		return add_overlay(o, optarg);
+	case OPT_WRITABLE:
+		return add_writable(o, optarg);
+	case OPT_CREATE:
+		o->create = true;
+		return 0;
+	case OPT_READY:
+		return parse_fd(optarg, &o->ready_fd);
+	case OPT_REV:
+		o->rev = optarg;
+		return 0;
+	case OPT_DIR:
+		o->dir = optarg;
+		return 0;
+	case OPT_IDS:
+		return parse_ids(optarg, &o->stored_ids);
+	case OPT_FOREGROUND:
+		o->foreground = true;
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+static const struct {
+	const char *name, *sub;
+	int (*run)(const struct daemon_opts *o);
+	bool needs_run, needs_env, needs_dir, needs_rev;
+} commands[] = {
+	{"env", NULL, daemon_env, true, true, false, false},
+	{"serve", NULL, daemon_serve, false, true, true, false},
+	{"mount", NULL, daemon_mount, false, true, true, true},
+	{"admin", "list", daemon_admin_list, false, false, false, false},
+	{"admin", "remove", daemon_admin_remove, false, true, false, false},
+};
+
+static int run_command(const struct daemon_opts *o, int nargs, char **args)
+{
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		int want = commands[i].sub ? 2 : 1;
+
+		if (nargs != want || strcmp(args[0], commands[i].name) != 0 ||
+		    (want == 2 && strcmp(args[1], commands[i].sub) != 0))
+			continue;
+		if (!o->data_dir || (commands[i].needs_run && !o->run_dir) ||
+		    (commands[i].needs_env && !o->env) || (commands[i].needs_dir && !o->dir) ||
+		    (commands[i].needs_rev && !o->rev))
+			return -EINVAL;
+		return commands[i].run(o) < 0 ? 1 : 0;
+	}
+	return -EINVAL;
+}
+
+int main(int argc, char **argv)
+{
+	/* Root may show owners as they are; a user's mount shows everything as his. */
+	struct daemon_opts o = {.ready_fd = -1, .stored_ids = geteuid() == 0};
+	const char *level = getenv("RATTAN_LOG");
+	enum log_level l = LOG_WARN;
+	int c, r;
+
+	if (level)
+		(void)!log_level_parse(level, &l);
+	log_setup("rattan-fs", l);
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (c == OPT_HELP || c == OPT_VERSION) {
+			(void)fputs(c == OPT_HELP ? usage : "rattan-fs " RATTAN_VERSION "\n",
+				    stdout);
+			return 0;
+		}
+		r = parse_one(&o, c);
+		if (r < 0) {
+			(void)fputs(usage, stderr);
+			return 2;
+		}
+	}
+	r = run_command(&o, argc - optind, argv + optind);
+	if (r < 0)
+		(void)fputs(usage, stderr);
+	return r < 0 ? 2 : r;
+}
