@@ -1,0 +1,186 @@
+/* A commit: what was partly copied from the host is completed, everything is flushed, the layer is
+ * sealed by the caller, and the tree goes on in a new layer over it. */
+#include <stdlib.h>
+
+#include "fs/core/file.h"
+
+bool rec_is_partial(const struct rec_inode *r)
+{
+	/* With its bytes untouched it is a host file like those without a record. */
+	return S_ISREG(r->mode) && r->origin.root && r->origin.valid > 0 && r->nlink > 0 &&
+	       (r->content != REC_EMPTY || r->origin.valid != r->origin.size ||
+		r->size != r->origin.size);
+}
+
+struct inos {
+	store_ino *v;
+	size_t n, cap;
+};
+
+static int inos_add(struct inos *l, store_ino ino)
+{
+	if (l->n == l->cap) {
+		size_t cap = l->cap ? l->cap * 2 : 64;
+		store_ino *more = realloc(l->v, cap * sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		l->v = more;
+		l->cap = cap;
+	}
+	l->v[l->n++] = ino;
+	return 0;
+}
+
+static int inos_add_fn(void *arg, store_ino ino)
+{
+	return inos_add(arg, ino);
+}
+
+static int see_key(void *arg, enum store_key_kind kind, store_ino ino, const char *name, size_t len,
+		   uint64_t block)
+{
+	(void)name;
+	(void)len;
+	(void)block;
+	return kind == STORE_KEY_INODE ? inos_add(arg, ino) : 0;
+}
+
+int partial_load(struct ovl *o)
+{
+	struct inos l = {0};
+	int r = store_layer_journal(o->store, o->layer, see_key, &l);
+
+	for (size_t i = 0; r == 0 && i < l.n; i++) {
+		cleanup_rec_inode struct rec_inode rec = {0};
+
+		r = store_view_inode(o->view, l.v[i], &rec);
+		if (r == 0 && rec_is_partial(&rec))
+			r = ino_set_add(&o->partial, l.v[i]);
+		if (r == -ENOENT)
+			r = 0;
+	}
+	free(l.v);
+	return r;
+}
+
+/* EX. Files whose bytes were changed here and still come from the host in part. */
+static int list_partial(struct ovl *o, struct inos *l)
+{
+	int r = ino_set_each(&o->partial, inos_add_fn, l);
+
+	for (struct node *n = o->dirty_first; r == 0 && n; n = n->dirty_next) {
+		if (n->content && n->rec.nlink > 0 && content_incomplete(n->content->c))
+			r = inos_add(l, n->ino);
+	}
+	return r;
+}
+
+/* o->freeze held, in either way. */
+static int complete_one(struct ovl *o, store_ino ino)
+{
+	struct held h;
+	int r = file_hold(o, ino, false, &h);
+
+	if (r == -ESTALE) { /* removed meanwhile */
+		lock_excl(o);
+		ino_set_del(&o->partial, ino);
+		unlock(o);
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	if (content_incomplete(h.c->c)) {
+		r = content_complete(h.c->c);
+		if (r == 0) {
+			lock_shared(o);
+			pthread_mutex_lock(&h.n->lock);
+			node_dirty(o, h.n); /* its times do not change */
+			pthread_mutex_unlock(&h.n->lock);
+			unlock(o);
+		}
+	}
+	file_drop(o, &h, false, false);
+	return r == -EBADMSG ? -EIO : r;
+}
+
+static int complete_all(struct ovl *o, bool frozen)
+{
+	struct inos l = {0};
+	int r;
+
+	lock_excl(o);
+	r = list_partial(o, &l);
+	unlock(o);
+	for (size_t i = 0; r == 0 && i < l.n; i++) {
+		if (!frozen)
+			pthread_rwlock_rdlock(&o->freeze);
+		r = complete_one(o, l.v[i]);
+		if (!frozen)
+			pthread_rwlock_unlock(&o->freeze);
+	}
+	free(l.v);
+	return r;
+}
+
+/* o->freeze exclusive: the layer is sealed, its child is open. */
+static int go_on(struct ovl *o, store_layer child)
+{
+	struct store_view *view, *old;
+	int r = store_view_open(o->store, child, &view);
+
+	if (r < 0) {
+		o->broken = true; /* nothing may be written to the sealed layer (S1) */
+		return r;
+	}
+	lock_excl(o);
+	old = o->view;
+	o->view = view;
+	o->layer = child;
+	o->born_mark = o->ino_next == o->ino_end ? UINT64_MAX : o->ino_next;
+	ino_set_release(&o->partial);
+	atomic_store(&o->changes_sealed, atomic_load(&o->changes));
+	atomic_store(&o->reopened_dirty, false);
+	content_env_set_view(o->cenv, view);
+	unlock(o);
+	store_view_close(old);
+	return 0;
+}
+
+/* *ret_flush is what those learn who wait for a flush. */
+static int commit_frozen(struct ovl *o, int (*seal)(void *arg, store_layer *ret_open), void *arg,
+			 int *ret_flush)
+{
+	store_layer child;
+	int r = complete_all(o, true);
+
+	*ret_flush = flush_now(o, true);
+	if (r == 0)
+		r = *ret_flush;
+	if (r == 0)
+		r = seal(arg, &child);
+	return r == 0 ? go_on(o, child) : r;
+}
+
+int ovl_commit(struct ovl *o, int (*seal)(void *arg, store_layer *ret_open), void *arg)
+{
+	int r, flushed;
+
+	if (o->flags & OVL_RDONLY)
+		return -EROFS;
+	/* The bulk while others go on changing things; only what they add is left for the end. */
+	r = complete_all(o, false);
+	if (r == 0)
+		r = flush_join(o);
+	if (r < 0)
+		return r;
+	flush_acquire(o);
+	pthread_rwlock_wrlock(&o->freeze);
+	r = o->broken ? -EIO : 0;
+	flushed = r;
+	if (r == 0)
+		r = commit_frozen(o, seal, arg, &flushed);
+	pthread_rwlock_unlock(&o->freeze);
+	flush_release(o, flushed);
+	return r;
+}

@@ -1,0 +1,272 @@
+/* New names: mknod, mkdir, symlink, link, tmpfile. */
+#include <stdlib.h>
+
+#include "fs/core/acl.h"
+#include "fs/core/ovl_internal.h"
+
+#define NLINK_MAX 1000000000u
+
+/* Owner, times, mode and access lists of an inode that is made in @dir. */
+static int init_rec(struct ovl *o, struct node *n, struct node *dir, const struct new_inode *what,
+		    const struct ovl_cred *cred, const struct timespec *now)
+{
+	struct rec_inode *r = &n->rec;
+	mode_t mode = what->mode;
+	int k;
+
+	r->uid = cred->uid;
+	r->gid = cred->gid;
+	if (dir->rec.mode & S_ISGID) {
+		r->gid = dir->rec.gid;
+		if (S_ISDIR(mode))
+			mode |= S_ISGID;
+	}
+	r->mode = mode;
+	r->rdev = S_ISCHR(mode) || S_ISBLK(mode) ? what->rdev : 0;
+	r->atime = r->mtime = r->ctime = r->btime = *now;
+	r->nlink = S_ISDIR(mode) ? 2 : 1;
+	if (what->target) {
+		r->target = strdup(what->target);
+		if (!r->target)
+			return -ENOMEM;
+		r->size = strlen(what->target);
+	}
+	if (S_ISLNK(mode))
+		return 0;
+	k = acl_inherit(o, dir, n, cred->umask);
+	return k;
+}
+
+static int new_node(struct ovl *o, struct node *dir, const struct new_inode *what,
+		    const struct ovl_cred *cred, const struct timespec *now, struct node **ret)
+{
+	struct node *n;
+	store_ino ino;
+	int r = node_number(o, &ino);
+
+	if (r < 0)
+		return r;
+	r = node_new(o, ino, &n);
+	if (r < 0)
+		return r;
+	n->born = o->layer;
+	r = init_rec(o, n, dir, what, cred, now);
+	if (r < 0) {
+		n->rec.nlink = 0;
+		node_reap(o, n);
+		return r;
+	}
+	if (S_ISDIR(n->rec.mode)) {
+		n->new_dir = true;
+		if (listing_new(&n->listing) < 0)
+			n->listing = NULL; /* the first readdir makes it */
+	}
+	*ret = n;
+	return 0;
+}
+
+/* The directory and the free name in it. */
+static int free_name(struct ovl *o, store_ino parent, const char *name, size_t len,
+		     struct node **ret_dir, struct found *f)
+{
+	int r = node_get_dir(o, parent, true, ret_dir);
+
+	if (r == 0)
+		r = name_lookup(o, *ret_dir, name, len, true, f);
+	if (r == 0 && (f->ino || f->host))
+		r = -EEXIST;
+	if (r == 0)
+		r = node_may_change(o, *ret_dir, name, len);
+	if (r == 0)
+		r = host_materialise(o, *ret_dir);
+	return r;
+}
+
+static int make_locked(struct ovl *o, store_ino parent, const char *name, size_t len,
+		       const struct new_inode *what, const struct ovl_cred *cred,
+		       struct ovl_entry *ret)
+{
+	cleanup_name struct name *e = NULL;
+	struct timespec now = now_real();
+	bool isdir = S_ISDIR(what->mode);
+	struct node *dir, *n;
+	struct found f;
+	int r = free_name(o, parent, name, len, &dir, &f);
+
+	if (r == 0 && isdir && dir->rec.nlink >= NLINK_MAX)
+		r = -EMLINK;
+	if (r == 0)
+		r = name_prepare(o, dir, name, len, &e);
+	if (r == 0)
+		r = new_node(o, dir, what, cred, &now, &n);
+	if (r < 0)
+		return r;
+	r = node_set_place(n, dir->ino, name, len);
+	if (r < 0) {
+		n->rec.nlink = 0;
+		node_reap(o, n);
+		return r;
+	}
+	n->pol = policy_child(o->policy, node_policy(o, dir), name, len);
+	name_set(o, &e, &f, n->ino, n->rec.mode & S_IFMT);
+	dir_touched(o, dir, &now, isdir ? 1 : 0);
+	node_dirty(o, n);
+	node_entry(o, n, OVL_FOREVER, ret);
+	return 0;
+}
+
+static int make(struct ovl *o, store_ino parent, const char *name, const struct new_inode *what,
+		const struct ovl_cred *cred, struct ovl_entry *ret)
+{
+	size_t len;
+	int r = name_check(name, &len);
+
+	if (r < 0)
+		return r;
+	if (!strcmp(name, ".") || !strcmp(name, ".."))
+		return -EEXIST;
+	r = change_begin(o, true);
+	if (r < 0)
+		return r;
+	lock_excl(o);
+	r = make_locked(o, parent, name, len, what, cred, ret);
+	unlock(o);
+	change_end(o);
+	return r;
+}
+
+int ovl_mknod(struct ovl *o, store_ino parent, const char *name, mode_t mode, dev_t rdev,
+	      const struct ovl_cred *cred, struct ovl_entry *ret)
+{
+	struct new_inode what = {.mode = mode, .rdev = rdev};
+
+	if ((mode & S_IFMT) == 0)
+		what.mode |= S_IFREG;
+	switch (what.mode & S_IFMT) {
+	case S_IFREG:
+	case S_IFIFO:
+	case S_IFSOCK:
+	case S_IFCHR:
+	case S_IFBLK:
+		return make(o, parent, name, &what, cred, ret);
+	default:
+		return (mode & S_IFMT) == S_IFDIR ? -EPERM : -EINVAL;
+	}
+}
+
+int ovl_mkdir(struct ovl *o, store_ino parent, const char *name, mode_t mode,
+	      const struct ovl_cred *cred, struct ovl_entry *ret)
+{
+	struct new_inode what = {.mode = S_IFDIR | (mode & 07777)};
+
+	return make(o, parent, name, &what, cred, ret);
+}
+
+int ovl_symlink(struct ovl *o, store_ino parent, const char *name, const char *target,
+		const struct ovl_cred *cred, struct ovl_entry *ret)
+{
+	struct new_inode what = {.mode = S_IFLNK | 0777, .target = target};
+	size_t len = strnlen(target, 4096);
+
+	if (len == 0)
+		return -ENOENT;
+	if (len >= 4096)
+		return -ENAMETOOLONG;
+	return make(o, parent, name, &what, cred, ret);
+}
+
+static int tmpfile_locked(struct ovl *o, store_ino parent, mode_t mode, const struct ovl_cred *cred,
+			  struct ovl_entry *ret)
+{
+	struct new_inode what = {.mode = S_IFREG | (mode & 07777)};
+	struct timespec now = now_real();
+	struct node *dir, *n;
+	int r = node_get_dir(o, parent, true, &dir);
+
+	if (r == 0) /* no name yet: it must be allowed everywhere in the directory */
+		r = node_may_change(o, dir, "", 0);
+	if (r == 0)
+		r = new_node(o, dir, &what, cred, &now, &n);
+	if (r < 0)
+		return r;
+	n->rec.nlink = 0;
+	n->tmpfile = true;
+	n->pol = policy_child(o->policy, node_policy(o, dir), "", 0);
+	node_entry(o, n, 0, ret);
+	return 0;
+}
+
+int ovl_tmpfile(struct ovl *o, store_ino parent, mode_t mode, const struct ovl_cred *cred,
+		struct ovl_entry *ret)
+{
+	int r = change_begin(o, true);
+
+	if (r < 0)
+		return r;
+	lock_excl(o);
+	r = tmpfile_locked(o, parent, mode, cred, ret);
+	unlock(o);
+	change_end(o);
+	return r;
+}
+
+static int link_locked(struct ovl *o, store_ino ino, store_ino parent, const char *name, size_t len,
+		       struct ovl_entry *ret)
+{
+	cleanup_name struct name *e = NULL;
+	struct timespec now = now_real();
+	struct node *dir, *n;
+	struct found f;
+	int r = node_get(o, ino, &n);
+
+	if (r < 0)
+		return r;
+	if (S_ISDIR(n->rec.mode))
+		return -EPERM;
+	if (n->rec.nlink == 0 && !n->tmpfile)
+		return -ENOENT;
+	if (n->rec.nlink >= NLINK_MAX)
+		return -EMLINK;
+	r = free_name(o, parent, name, len, &dir, &f);
+	if (r == 0) /* a link would open a protected file to changes */
+		r = node_may_write(o, n);
+	if (r == 0)
+		r = host_materialise(o, n);
+	if (r == 0)
+		r = name_prepare(o, dir, name, len, &e);
+	if (r < 0)
+		return r;
+	n->rec.nlink++;
+	r = place_add(o, n, dir->ino, name, len);
+	if (r < 0) {
+		n->rec.nlink--;
+		return r;
+	}
+	n->tmpfile = false;
+	n->rec.ctime = now;
+	name_set(o, &e, &f, n->ino, n->rec.mode & S_IFMT);
+	dir_touched(o, dir, &now, 0);
+	node_dirty(o, n);
+	node_entry(o, n, OVL_FOREVER, ret);
+	return 0;
+}
+
+int ovl_link(struct ovl *o, store_ino ino, store_ino parent, const char *name,
+	     struct ovl_entry *ret)
+{
+	size_t len;
+	int r = name_check(name, &len);
+
+	if (r < 0)
+		return r;
+	if (!strcmp(name, ".") || !strcmp(name, ".."))
+		return -EEXIST;
+	r = change_begin(o, true);
+	if (r < 0)
+		return r;
+	lock_excl(o);
+	r = link_locked(o, ino, parent, name, len, ret);
+	unlock(o);
+	change_end(o);
+	return r;
+}

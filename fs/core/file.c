@@ -1,0 +1,289 @@
+/* Operations on the content of regular files. */
+#include "fs/core/file.h"
+
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <stdlib.h>
+
+/* o->lock held. -EAGAIN: something has to be set up under EX first. */
+static int hold(struct ovl *o, struct node *n, bool change, struct held *ret)
+{
+	struct content_ref *c;
+	int r;
+
+	if (!S_ISREG(n->rec.mode))
+		return S_ISDIR(n->rec.mode) ? -EISDIR : -EINVAL;
+	if (change && (n->host_only || n->pol == POL_UNKNOWN))
+		return -EAGAIN;
+	if (n->rec.origin.root && n->rec.origin.valid && !n->src)
+		return -EAGAIN;
+	if (change && !policy_may(o->policy, n->pol, POLICY_WRITE))
+		return -EACCES;
+	pthread_mutex_lock(&n->lock);
+	r = node_content(o, n, &c);
+	pthread_mutex_unlock(&n->lock);
+	if (r < 0)
+		return r == -EBADMSG ? -EIO : r;
+	node_pin(n);
+	*ret = (struct held){.n = n, .c = c};
+	return 0;
+}
+
+static int hold_excl(struct ovl *o, store_ino ino, bool change, struct held *ret)
+{
+	struct host_source *src;
+	struct node *n;
+	int r = node_get(o, ino, &n);
+
+	if (r == 0)
+		r = host_source_of(o, n, &src);
+	if (r == 0 && n->rec.origin.root && n->rec.origin.valid && !src)
+		r = -EIO; /* its host directory is gone */
+	if (r == 0 && change)
+		r = node_may_write(o, n);
+	if (r == 0 && change)
+		r = host_materialise(o, n);
+	return r < 0 ? r : hold(o, n, change, ret);
+}
+
+int file_hold(struct ovl *o, store_ino ino, bool change, struct held *ret)
+{
+	struct node *n;
+	int r;
+
+	lock_shared(o);
+	n = node_find(o, ino);
+	r = n ? hold(o, n, change, ret) : -EAGAIN;
+	unlock(o);
+	if (r != -EAGAIN)
+		return r;
+	lock_excl(o);
+	r = hold_excl(o, ino, change, ret);
+	unlock(o);
+	return r;
+}
+
+void file_drop(struct ovl *o, struct held *h, bool changed, bool killpriv)
+{
+	struct node *n = h->n;
+
+	if (changed) {
+		atomic_store_explicit(&n->written, true, memory_order_relaxed);
+		lock_shared(o);
+		pthread_mutex_lock(&n->lock);
+		if (killpriv)
+			(void)kill_privileges(o, n);
+		n->rec.mtime = n->rec.ctime = now_real();
+		node_dirty(o, n);
+		pthread_mutex_unlock(&n->lock);
+		change_inode(o, n->ino);
+		unlock(o);
+	}
+	content_unref(h->c);
+	node_unpin(o, n);
+	*h = (struct held){0};
+}
+
+/* A host file may have changed since it was looked at; true when there is a new content to read. */
+static bool host_reread(struct ovl *o, struct held *h)
+{
+	struct node *n = h->n;
+	bool again;
+
+	lock_excl(o);
+	again = n->host_only;
+	if (again) {
+		atomic_store(&n->checked, INT64_MIN / 2);
+		again = host_recheck(o, n) == 0 && n->content != h->c;
+	}
+	unlock(o);
+	return again;
+}
+
+static ssize_t io_error(ssize_t k)
+{
+	return k == -EBADMSG || k == -ESTALE ? -EIO : k;
+}
+
+ssize_t ovl_read(struct ovl *o, store_ino ino, uint64_t off, void *buf, size_t n)
+{
+	ssize_t k = -EIO;
+
+	for (int tries = 0; tries < 3; tries++) {
+		struct held h;
+		bool again;
+		int r = file_hold(o, ino, false, &h);
+
+		if (r < 0)
+			return r;
+		k = io_error(content_read(h.c->c, off, buf, n));
+		again = k == -EIO && host_reread(o, &h);
+		file_drop(o, &h, false, false);
+		if (!again)
+			break;
+	}
+	return k;
+}
+
+ssize_t ovl_write(struct ovl *o, store_ino ino, uint64_t off, const void *buf, size_t n,
+		  bool killpriv)
+{
+	struct held h;
+	ssize_t k = change_begin(o, true);
+
+	if (k < 0)
+		return k;
+	k = file_hold(o, ino, true, &h);
+	if (k == 0) {
+		if (off > INT64_MAX || n > (uint64_t)INT64_MAX - off)
+			k = -EFBIG;
+		else
+			k = io_error(content_write(h.c->c, off, buf, n));
+		file_drop(o, &h, k > 0, killpriv);
+	}
+	change_end(o);
+	return k;
+}
+
+int file_truncate(struct ovl *o, store_ino ino, off_t size)
+{
+	struct held h;
+	int r = size < 0 ? -EINVAL : file_hold(o, ino, true, &h);
+
+	if (r < 0)
+		return r;
+	r = (int)io_error(content_truncate(h.c->c, (uint64_t)size));
+	file_drop(o, &h, r == 0, false);
+	return r;
+}
+
+int ovl_fallocate(struct ovl *o, store_ino ino, int mode, uint64_t off, uint64_t len)
+{
+	struct held h;
+	int r;
+
+	if (len == 0 || off > INT64_MAX)
+		return -EINVAL;
+	if (len > (uint64_t)INT64_MAX - off)
+		return -EFBIG;
+	switch (mode) {
+	case 0:
+	case FALLOC_FL_KEEP_SIZE:
+	case FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE:
+	case FALLOC_FL_ZERO_RANGE:
+	case FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE:
+		break;
+	default:
+		return -EOPNOTSUPP;
+	}
+	r = change_begin(o, !(mode & FALLOC_FL_PUNCH_HOLE));
+	if (r < 0)
+		return r;
+	r = file_hold(o, ino, true, &h);
+	if (r == 0) {
+		r = (int)io_error(content_fallocate(h.c->c, mode, off, len));
+		file_drop(o, &h, r == 0, true);
+	}
+	change_end(o);
+	return r;
+}
+
+int64_t ovl_lseek(struct ovl *o, store_ino ino, int64_t off, int whence)
+{
+	struct held h;
+	int64_t k;
+	int r;
+
+	if (whence != SEEK_DATA && whence != SEEK_HOLE)
+		return -EINVAL;
+	r = file_hold(o, ino, false, &h);
+	if (r < 0)
+		return r;
+	k = off < 0 ? -ENXIO : io_error(content_seek(h.c->c, off, whence));
+	file_drop(o, &h, false, false);
+	return k;
+}
+
+static ssize_t copy_held(struct ovl *o, store_ino in, uint64_t off_in, struct held *out,
+			 uint64_t off_out, uint64_t n)
+{
+	struct held src;
+	ssize_t k = file_hold(o, in, false, &src);
+
+	if (k < 0)
+		return k;
+	if (in == out->n->ino && off_in < off_out + n && off_out < off_in + n)
+		k = -EINVAL;
+	else
+		k = io_error(content_copy(src.c->c, off_in, out->c->c, off_out, n));
+	file_drop(o, &src, false, false);
+	return k;
+}
+
+ssize_t ovl_copy_range(struct ovl *o, store_ino in, uint64_t off_in, store_ino out,
+		       uint64_t off_out, uint64_t n)
+{
+	struct held dst;
+	ssize_t k;
+
+	if (n > INT64_MAX || off_in > INT64_MAX - n)
+		return -EOVERFLOW;
+	if (off_out > INT64_MAX - n)
+		return -EFBIG;
+	k = change_begin(o, true);
+	if (k < 0)
+		return k;
+	k = file_hold(o, out, true, &dst);
+	if (k == 0) {
+		k = copy_held(o, in, off_in, &dst, off_out, n);
+		file_drop(o, &dst, k > 0, true);
+	}
+	change_end(o);
+	return k;
+}
+
+/* Is there anything of @ino that a crash would lose? */
+static bool needs_flush(struct ovl *o, store_ino ino)
+{
+	struct node *n;
+	bool yes;
+
+	lock_shared(o);
+	n = node_find(o, ino);
+	/* A name is cleaned with its inode and its directory. An inode without links is not there
+	 * after a crash, whatever was written. */
+	yes = n && n->rec.nlink > 0;
+	if (yes) {
+		pthread_mutex_lock(&n->lock);
+		yes = n->dirty || n->names;
+		pthread_mutex_unlock(&n->lock);
+	}
+	unlock(o);
+	return yes;
+}
+
+int ovl_fsync(struct ovl *o, store_ino ino, bool datasync)
+{
+	(void)datasync; /* one transaction holds both */
+	if (o->flags & OVL_RDONLY || !needs_flush(o, ino))
+		return 0;
+	return flush_join(o);
+}
+
+int ovl_maybe_mapped(struct ovl *o, int (*fn)(void *arg, store_ino ino), void *arg)
+{
+	int r = 0;
+
+	lock_shared(o);
+	for (size_t i = 0; r == 0 && i < o->nodes.nslots; i++) {
+		for (struct table_link *l = o->nodes.slots[i]; r == 0 && l; l = l->next) {
+			struct node *n = (struct node *)l;
+
+			if (S_ISREG(n->rec.mode) && atomic_load(&n->nlookup) > 0 &&
+			    atomic_load(&n->written))
+				r = fn(arg, n->ino);
+		}
+	}
+	unlock(o);
+	return r;
+}

@@ -1,0 +1,505 @@
+/* Writing what changed into the store: a snapshot, taken while changes are held off for a moment, and
+ * then one transaction for which nobody waits. */
+#include <stdlib.h>
+
+#include "fs/core/ovl_internal.h"
+
+#define CLEAN_PORTION 256 /* nodes or names marked clean in one hold of o->lock */
+#define EAGAIN_TRIES  8
+
+struct flush_node {
+	struct node *n; /* pinned */
+	struct rec_inode rec;
+	struct content_snap *cs; /* NULL: the content did not change */
+	struct bigx *bigx;       /* copies */
+	struct place *places;
+};
+
+struct flush {
+	struct ovl *o;
+	uint64_t gen; /* everything changed up to here is in it */
+	struct flush_node *nodes;
+	size_t nnodes;
+	struct name **names; /* stay: a snapshot sets name.covers */
+	struct rec_name *values;
+	size_t nnames;
+	struct content_snap **snaps; /* of nodes, without gaps */
+	size_t nsnaps;
+	store_ino *dead;
+	size_t ndead;
+};
+
+/* ---- the snapshot: o->freeze exclusive, o->lock shared ---- */
+
+static int copy_bigx(const struct node *n, struct flush_node *fn)
+{
+	for (const struct bigx *b = n->bigx; b; b = b->next) {
+		struct bigx *c = calloc(1, sizeof(*c));
+
+		if (!c)
+			return -ENOMEM;
+		c->next = fn->bigx;
+		fn->bigx = c;
+		c->len = b->len;
+		c->name = strdup(b->name);
+		c->value = b->value ? malloc(b->len ? b->len : 1) : NULL;
+		if (!c->name || (b->value && !c->value))
+			return -ENOMEM;
+		if (b->len)
+			memcpy(c->value, b->value, b->len);
+	}
+	return 0;
+}
+
+static int copy_places(const struct node *n, struct flush_node *fn)
+{
+	for (const struct place *p = n->places; p; p = p->next) {
+		struct place *c = malloc(sizeof(*c) + p->len + 1);
+
+		if (!c)
+			return -ENOMEM;
+		memcpy(c, p, sizeof(*c) + p->len + 1);
+		c->next = fn->places;
+		fn->places = c;
+	}
+	return 0;
+}
+
+/* An inode without links is written only to end its older record; its bytes only when there are too
+ * many to keep in memory. */
+static bool skip_node(const struct node *n, bool orphans)
+{
+	return n->gone || (n->rec.nlink == 0 && !n->in_store && !orphans);
+}
+
+static int take_node(struct flush *f, struct node *n, bool orphans)
+{
+	struct flush_node *fn = &f->nodes[f->nnodes];
+	int r;
+
+	pthread_mutex_lock(&n->lock);
+	r = rec_inode_copy(&fn->rec, &n->rec);
+	if (r == 0) {
+		fn->n = n;
+		node_pin(n);
+		f->nnodes++;
+		r = copy_bigx(n, fn);
+	}
+	if (r == 0)
+		r = copy_places(n, fn);
+	if (r == 0 && n->content && content_is_dirty(n->content->c) &&
+	    (n->rec.nlink > 0 || orphans))
+		r = content_snap_take(n->content->c, &fn->cs);
+	if (r == 0 && fn->cs)
+		f->snaps[f->nsnaps++] = fn->cs;
+	pthread_mutex_unlock(&n->lock);
+	return r;
+}
+
+static int take_names(struct flush *f)
+{
+	struct ovl *o = f->o;
+
+	for (size_t i = 0; i < o->names.nslots; i++) {
+		for (struct table_link *l = o->names.slots[i]; l; l = l->next) {
+			struct name *e = (struct name *)l;
+
+			e->covers = true;
+			f->values[f->nnames] = (struct rec_name){.ino = e->ino, .type = e->type};
+			f->names[f->nnames++] = e;
+		}
+	}
+	return 0;
+}
+
+static int take_alloc(struct flush *f)
+{
+	struct ovl *o = f->o;
+
+	f->nodes = calloc(o->ndirty + 1, sizeof(*f->nodes));
+	f->snaps = calloc(o->ndirty + 1, sizeof(*f->snaps));
+	f->names = calloc(o->nnames + 1, sizeof(struct name *));
+	f->values = calloc(o->nnames + 1, sizeof(*f->values));
+	return f->nodes && f->snaps && f->names && f->values ? 0 : -ENOMEM;
+}
+
+static int snapshot(struct flush *f)
+{
+	struct ovl *o = f->o;
+	bool orphans = content_env_dirty(o->cenv) > o->dirty_max / 2;
+	int r = take_alloc(f);
+
+	f->gen = atomic_load(&o->gen);
+	for (struct node *n = o->dirty_first; r == 0 && n; n = n->dirty_next) {
+		if (!skip_node(n, orphans))
+			r = take_node(f, n, orphans);
+	}
+	if (r < 0)
+		return r;
+	f->dead = o->dead;
+	f->ndead = o->ndead;
+	o->dead = NULL;
+	o->ndead = o->dead_cap = 0;
+	return take_names(f);
+}
+
+/* ---- storing: no lock ---- */
+
+static int put_node(struct store_batch *b, struct flush_node *fn)
+{
+	int r = fn->cs ? content_snap_store(fn->cs, b, &fn->rec) : 0;
+
+	if (r == 0)
+		r = store_batch_inode(b, fn->n->ino, &fn->rec);
+	for (const struct bigx *x = fn->bigx; r == 0 && x; x = x->next)
+		r = store_batch_xattr(b, fn->n->ino, x->name, x->value, x->len);
+	for (const struct place *p = fn->places; r == 0 && p; p = p->next)
+		r = store_batch_link(b, fn->n->ino, p->parent, p->name, p->len, p->present);
+	return r;
+}
+
+static int fill_batch(struct flush *f, struct store_batch *b)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < f->nnodes; i++)
+		r = put_node(b, &f->nodes[i]);
+	for (size_t i = 0; r == 0 && i < f->nnames; i++) {
+		const struct name *e = f->names[i];
+
+		r = store_batch_name(b, e->dir->ino, e->name, e->len, &f->values[i]);
+	}
+	for (size_t i = 0; r == 0 && i < f->ndead; i++)
+		r = store_batch_inode_gone(b, f->dead[i]);
+	return r;
+}
+
+static int store_once(struct flush *f)
+{
+	struct store_batch *b;
+	int r = store_batch_begin(f->o->store, f->o->layer, &b);
+
+	if (r < 0)
+		return r;
+	r = fill_batch(f, b);
+	if (r < 0) {
+		store_batch_abort(b);
+		return r;
+	}
+	return store_batch_commit(b);
+}
+
+static int store_all(struct flush *f)
+{
+	int r = content_snaps_put(f->o->store, f->snaps, f->nsnaps);
+
+	/* Another process's collector may take a chunk between its put and the record that names it:
+	 * content_snap_store puts it again. */
+	for (int i = 0; r == 0 && i < EAGAIN_TRIES; i++) {
+		r = store_once(f);
+		if (r != -EAGAIN)
+			return r;
+		r = 0;
+	}
+	return r < 0 ? r : -EIO;
+}
+
+/* ---- afterwards ---- */
+
+static void forget_bigx(struct node *n, uint64_t gen)
+{
+	for (struct bigx **p = &n->bigx, *b; (b = *p);) {
+		if (b->gen > gen) {
+			p = &b->next;
+			continue;
+		}
+		*p = b->next;
+		b->next = NULL;
+		bigx_free(b);
+	}
+}
+
+static void forget_places(struct node *n, uint64_t gen)
+{
+	for (struct place **p = &n->places, *b; (b = *p);) {
+		if (b->gen > gen) {
+			p = &b->next;
+			continue;
+		}
+		*p = b->next;
+		free(b);
+	}
+}
+
+/* Where the bytes are now; the rest of the record may have changed since. */
+static void adopt_content(struct rec_inode *to, struct rec_inode *from)
+{
+	free(to->data);
+	to->data = from->data;
+	from->data = NULL;
+	to->data_len = from->data_len;
+	to->content = from->content;
+	to->chunk = from->chunk;
+	to->chunk_len = from->chunk_len;
+	to->size = from->size;
+	to->blocks = from->blocks;
+	to->origin.valid = from->origin.valid;
+	to->origin.dev = from->origin.dev;
+	to->origin.ino = from->origin.ino;
+	to->origin.size = from->origin.size;
+	to->origin.mtime = from->origin.mtime;
+}
+
+/* EX. */
+static void node_flushed(struct ovl *o, struct flush *f, struct flush_node *fn)
+{
+	struct node *n = fn->n;
+
+	n->in_store = true;
+	if (fn->cs) {
+		adopt_content(&n->rec, &fn->rec);
+		if (!rec_is_partial(&fn->rec))
+			ino_set_del(&o->partial, n->ino);
+		else if (ino_set_add(&o->partial, n->ino) < 0)
+			node_dirty(o, n); /* a commit looks at what is dirty, too */
+	}
+	forget_bigx(n, f->gen);
+	forget_places(n, f->gen);
+	if (n->gen <= f->gen)
+		node_clean(o, n);
+}
+
+static void node_done(struct ovl *o, struct flush_node *fn)
+{
+	struct node *n = fn->n;
+
+	atomic_fetch_sub(&n->pins, 1);
+	node_reap(o, n);
+}
+
+/* Names before nodes: a directory must not go while it has names. Contents before nodes, and without
+ * o->lock: a reader may hold a content's lock while it waits for the disk. */
+static void clean_all(struct flush *f, bool ok)
+{
+	struct ovl *o = f->o;
+
+	for (size_t i = 0; ok && i < f->nnames;) {
+		lock_excl(o);
+		for (size_t k = 0; k < CLEAN_PORTION && i < f->nnames; k++, i++)
+			name_committed(o, f->names[i], f->gen);
+		unlock(o);
+	}
+	for (size_t i = 0; i < f->nsnaps; i++)
+		content_snap_done(f->snaps[i], ok);
+	for (size_t i = 0; i < f->nnodes;) {
+		lock_excl(o);
+		for (size_t k = 0; k < CLEAN_PORTION && i < f->nnodes; k++, i++) {
+			if (ok)
+				node_flushed(o, f, &f->nodes[i]);
+			node_done(o, &f->nodes[i]);
+		}
+		unlock(o);
+	}
+}
+
+static void keep_dead(struct ovl *o, struct flush *f)
+{
+	store_ino *more;
+
+	lock_excl(o);
+	more = f->ndead ? realloc(o->dead, (o->ndead + f->ndead) * sizeof(*more)) : NULL;
+	if (more) {
+		memcpy(more + o->ndead, f->dead, f->ndead * sizeof(*more));
+		o->dead = more;
+		o->ndead += f->ndead;
+		o->dead_cap = o->ndead;
+	}
+	unlock(o);
+}
+
+static void flush_free(struct flush *f)
+{
+	for (size_t i = 0; i < f->nnodes; i++) {
+		rec_inode_release(&f->nodes[i].rec);
+		bigx_free(f->nodes[i].bigx);
+		for (struct place *p = f->nodes[i].places, *next; p; p = next) {
+			next = p->next;
+			free(p);
+		}
+	}
+	free(f->nodes);
+	free(f->snaps);
+	free(f->names);
+	free(f->values);
+	free(f->dead);
+}
+
+int flush_now(struct ovl *o, bool frozen)
+{
+	struct flush f = {.o = o};
+	int r;
+
+	if (!frozen)
+		pthread_rwlock_wrlock(&o->freeze);
+	/* EX, not shared: setting name.covers must not race with a lookup. */
+	lock_excl(o);
+	r = snapshot(&f);
+	unlock(o);
+	if (!frozen)
+		pthread_rwlock_unlock(&o->freeze);
+	if (r == 0 && (f.nnodes || f.nnames || f.ndead))
+		r = store_all(&f);
+	clean_all(&f, r == 0);
+	if (r < 0)
+		keep_dead(o, &f);
+	flush_free(&f);
+	return r == -EBADMSG ? -EIO : r;
+}
+
+/* ---- who flushes ---- */
+
+void flush_acquire(struct ovl *o)
+{
+	struct flush_group *g = &o->fl;
+
+	pthread_mutex_lock(&g->lock);
+	while (g->running)
+		pthread_cond_wait(&g->cond, &g->lock);
+	g->running = true;
+	g->started++;
+	pthread_mutex_unlock(&g->lock);
+}
+
+void flush_release(struct ovl *o, int result)
+{
+	struct flush_group *g = &o->fl;
+
+	atomic_store(&g->error, result);
+	pthread_mutex_lock(&g->lock);
+	g->running = false;
+	g->done = g->started;
+	g->result = result;
+	pthread_cond_broadcast(&g->cond);
+	pthread_mutex_unlock(&g->lock);
+}
+
+int flush_join(struct ovl *o)
+{
+	struct flush_group *g = &o->fl;
+	uint64_t want;
+	int r = 0;
+
+	pthread_mutex_lock(&g->lock);
+	/* One that has begun may have missed our change: the next one holds it. */
+	want = g->started + 1;
+	while (g->done < want) {
+		if (g->running) {
+			pthread_cond_wait(&g->cond, &g->lock);
+			continue;
+		}
+		g->running = true;
+		g->started++;
+		pthread_mutex_unlock(&g->lock);
+		r = flush_now(o, false);
+		flush_release(o, r);
+		return r;
+	}
+	r = g->result;
+	pthread_mutex_unlock(&g->lock);
+	return r;
+}
+
+/* ---- the background ---- */
+
+bool flush_wanted(struct ovl *o)
+{
+	bool yes;
+
+	lock_shared(o);
+	pthread_mutex_lock(&o->dirty_lock);
+	yes = o->ndirty > 0 || o->nnames > 0 || o->ndead > 0;
+	pthread_mutex_unlock(&o->dirty_lock);
+	unlock(o);
+	return yes || atomic_load(&o->fl.error) < 0;
+}
+
+void flush_kick(struct ovl *o)
+{
+	struct flush_group *g = &o->fl;
+
+	if (atomic_exchange(&g->kicked, true))
+		return;
+	pthread_mutex_lock(&g->lock);
+	pthread_cond_broadcast(&g->cond);
+	pthread_mutex_unlock(&g->lock);
+}
+
+static void *flush_main(void *arg)
+{
+	struct ovl *o = arg;
+	struct flush_group *g = &o->fl;
+
+	pthread_mutex_lock(&g->lock);
+	while (!g->stop) {
+		struct timespec until;
+		int r = 0;
+
+		(void)clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_sec += o->flush_ms / 1000;
+		until.tv_nsec += (long)(o->flush_ms % 1000) * 1000000;
+		if (until.tv_nsec >= 1000000000) {
+			until.tv_sec++;
+			until.tv_nsec -= 1000000000;
+		}
+		while (!g->stop && !atomic_load(&g->kicked) && r != ETIMEDOUT)
+			r = pthread_cond_timedwait(&g->cond, &g->lock, &until);
+		if (g->stop)
+			break;
+		pthread_mutex_unlock(&g->lock);
+		if (flush_wanted(o))
+			r = flush_join(o); /* kept in fl.error; everything stays dirty */
+		atomic_store(&g->kicked, false);
+		pthread_mutex_lock(&g->lock);
+		/* A full disk must not be asked without pause. */
+		if (atomic_load(&g->error) < 0 && !g->stop) {
+			(void)clock_gettime(CLOCK_MONOTONIC, &until);
+			until.tv_sec += 1;
+			while (!g->stop && r != ETIMEDOUT)
+				r = pthread_cond_timedwait(&g->cond, &g->lock, &until);
+		}
+	}
+	pthread_mutex_unlock(&g->lock);
+	return NULL;
+}
+
+int flush_start(struct ovl *o)
+{
+	struct flush_group *g = &o->fl;
+	pthread_condattr_t a;
+	int r;
+
+	pthread_condattr_init(&a);
+	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+	pthread_mutex_init(&g->lock, NULL);
+	pthread_cond_init(&g->cond, &a);
+	pthread_condattr_destroy(&a);
+	if (o->flags & OVL_RDONLY)
+		return 0;
+	r = pthread_create(&g->thread, NULL, flush_main, o);
+	g->thread_running = r == 0;
+	return -r;
+}
+
+void flush_stop(struct ovl *o)
+{
+	struct flush_group *g = &o->fl;
+
+	if (!g->thread_running)
+		return;
+	pthread_mutex_lock(&g->lock);
+	g->stop = true;
+	pthread_cond_broadcast(&g->cond);
+	pthread_mutex_unlock(&g->lock);
+	(void)pthread_join(g->thread, NULL);
+	g->thread_running = false;
+}

@@ -1,0 +1,448 @@
+/* Host files that stand behind the tree: their sources, numbers, and becoming records. */
+#include <stdlib.h>
+
+#include "base/io.h"
+#include "fs/core/ovl_internal.h"
+
+int host_join(const char *dir, const char *name, size_t len, char **ret)
+{
+	size_t d = strlen(dir);
+	char *s;
+
+	if (d + len + 2 > REC_ORIGIN_MAX)
+		return -ENAMETOOLONG;
+	s = malloc(d + len + 2);
+	if (!s)
+		return -ENOMEM;
+	memcpy(s, dir, d);
+	if (d > 0)
+		s[d++] = '/';
+	memcpy(s + d, name, len);
+	s[d + len] = '\0';
+	*ret = s;
+	return 0;
+}
+
+uint32_t host_ttl_flags(unsigned flags)
+{
+	return flags & REC_ORIGIN_STABLE ? STABLE_TTL_MS : HOST_TTL_MS;
+}
+
+uint32_t host_ttl(const struct node *n)
+{
+	return host_ttl_flags(n->rec.origin.flags);
+}
+
+/* ---- sources ---- */
+
+static int source_open(struct ovl *o, const char *root, unsigned flags, struct host_source **ret)
+{
+	/* From the path, so that inode numbers are the same in the next run. */
+	unsigned i = (unsigned)(table_hash(flags, root, strlen(root)) % ARRAY_SIZE(o->srcs));
+	struct host_source *s;
+	int r;
+
+	for (size_t tries = 0; o->srcs[i]; i = (i + 1) % ARRAY_SIZE(o->srcs)) {
+		s = o->srcs[i];
+		if (s->flags == flags && !strcmp(s->root, root)) {
+			*ret = s;
+			return 0;
+		}
+		if (++tries == ARRAY_SIZE(o->srcs))
+			return -EMFILE;
+	}
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->flags = flags;
+	s->index = i;
+	s->root = strdup(root);
+	r = s->root ? hostsrc_open(root, flags, i, &s->h) : -ENOMEM;
+	if (r < 0) {
+		free(s->root);
+		free(s);
+		return r;
+	}
+	o->srcs[i] = s;
+	*ret = s;
+	return 0;
+}
+
+int host_source_of(struct ovl *o, struct node *n, struct host_source **ret)
+{
+	int r = 0;
+
+	if (!n->src && n->rec.origin.root) {
+		r = source_open(o, n->rec.origin.root, n->rec.origin.flags, &n->src);
+		/* A source that vanished fails by itself: the rest of the tree stays usable. */
+		if (r == -ENOENT || r == -ENOTDIR)
+			r = 0;
+	}
+	*ret = n->src;
+	return r;
+}
+
+void host_release(struct ovl *o)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(o->srcs); i++) {
+		if (!o->srcs[i])
+			continue;
+		hostsrc_close(o->srcs[i]->h);
+		free(o->srcs[i]->root);
+		free(o->srcs[i]);
+	}
+	for (size_t i = 0; i < o->host_numbers.nslots; i++) {
+		for (struct table_link *l = o->host_numbers.slots[i], *next; l; l = next) {
+			next = l->next;
+			free(l);
+		}
+	}
+	table_release(&o->host_numbers);
+}
+
+static int stat_rel(struct host_source *src, const char *rel, struct stat *ret)
+{
+	int r = hostsrc_stat(src->h, rel, ret);
+
+	/* ELOOP: a component became a symlink; for the tree it is gone. */
+	return r == -ENOTDIR || r == -ELOOP || r == -EXDEV ? -ENOENT : r;
+}
+
+int host_stat_child(struct ovl *o, struct node *dir, const char *name, size_t len, struct stat *ret)
+{
+	cleanup_free char *rel = NULL;
+	struct host_source *src;
+	int r = host_source_of(o, dir, &src);
+
+	if (r < 0)
+		return r;
+	if (!src)
+		return -ENOENT;
+	r = host_join(dir->rec.origin.rel, name, len, &rel);
+	return r < 0 ? r : stat_rel(src, rel, ret);
+}
+
+/* ---- numbers ---- */
+
+static bool same_identity(const struct node *n, const struct stat *st)
+{
+	const struct rec_origin *og = &n->rec.origin;
+
+	if (!og->root || og->dev != st->st_dev || og->ino != st->st_ino ||
+	    (n->rec.mode & S_IFMT) != (st->st_mode & S_IFMT))
+		return false;
+	/* A recorded inode is the same host file only while that file is as it was: its number may
+	 * have been given to another since. */
+	return n->host_only ||
+	       (og->size == (uint64_t)st->st_size && og->mtime.tv_sec == st->st_mtim.tv_sec &&
+		og->mtime.tv_nsec == st->st_mtim.tv_nsec);
+}
+
+static int own_number(struct ovl *o, const struct stat *st, const char *rel,
+		      struct host_number **ret)
+{
+	/* A directory that is mounted twice below the source is two inodes here. */
+	uint64_t salt = S_ISDIR(st->st_mode) ? table_hash(o->seed, rel, strlen(rel)) : 0;
+	uint64_t key[] = {st->st_dev, st->st_ino, salt};
+	uint64_t hash = table_hash(o->seed, key, sizeof(key));
+	struct table_link *l = table_find(&o->host_numbers, hash);
+	struct host_number *k;
+	int r;
+
+	for (; l; l = table_next(l)) {
+		k = (struct host_number *)l;
+		if (k->dev == key[0] && k->ino == key[1] && k->salt == key[2]) {
+			*ret = k;
+			return 0;
+		}
+	}
+	k = calloc(1, sizeof(*k));
+	if (!k)
+		return -ENOMEM;
+	*k = (struct host_number){.dev = key[0], .ino = key[1], .salt = salt};
+	r = node_number(o, &k->number);
+	if (r == 0)
+		r = table_add(&o->host_numbers, &k->link, hash);
+	if (r < 0) {
+		free(k);
+		return r;
+	}
+	*ret = k;
+	return 0;
+}
+
+/* Is the place by which @n is known still the same host file? */
+static bool place_holds(struct node *n)
+{
+	struct stat st;
+
+	return n->src && n->rec.origin.rel && stat_rel(n->src, n->rec.origin.rel, &st) == 0 &&
+	       st.st_dev == n->rec.origin.dev && st.st_ino == n->rec.origin.ino;
+}
+
+/* May @n, found under the number of the host file @st, be shown at @dir/@rel as well? */
+static bool may_share(struct node *n, struct node *dir, const char *name, size_t len,
+		      const struct stat *st)
+{
+	if (!same_identity(n, st))
+		return false;
+	if (!S_ISDIR(st->st_mode))
+		return true;
+	if (n->rec.parent == dir->ino && n->rec.name_len == len && n->rec.name &&
+	    !memcmp(n->rec.name, name, len))
+		return true;
+	/* Moved on the host, or shown twice by a mount there. */
+	return n->host_only && !place_holds(n);
+}
+
+/* 1: @ino is free or names this very file; 0: it is another inode's. */
+static int number_fits(struct ovl *o, store_ino ino, struct node *dir, const char *name, size_t len,
+		       const struct stat *st)
+{
+	struct node *n;
+	int r = node_get(o, ino, &n);
+
+	if (r == -ESTALE)
+		return 1;
+	if (r < 0)
+		return r;
+	if (may_share(n, dir, name, len, st))
+		return 1;
+	node_reap(o, n);
+	return 0;
+}
+
+int host_number_of(struct ovl *o, struct node *dir, const char *name, size_t len,
+		   const struct stat *st, store_ino *ret)
+{
+	store_ino ino = hostsrc_ino(dir->src->h, st);
+	cleanup_free char *rel = NULL;
+	struct host_number *k = NULL;
+	int r = ino ? number_fits(o, ino, dir, name, len, st) : 0;
+
+	if (r != 0) {
+		*ret = ino;
+		return r < 0 ? r : 0;
+	}
+	r = host_join(dir->rec.origin.rel, name, len, &rel);
+	if (r == 0)
+		r = own_number(o, st, rel, &k);
+	if (r == 0)
+		r = number_fits(o, k->number, dir, name, len, st);
+	if (r == 0) /* the host gave the inode to another file since */
+		r = node_number(o, &k->number);
+	if (r < 0)
+		return r;
+	*ret = k->number;
+	return 0;
+}
+
+/* ---- host inodes ---- */
+
+static void rec_from_stat(struct rec_inode *r, const struct stat *st)
+{
+	r->mode = st->st_mode;
+	r->uid = st->st_uid;
+	r->gid = st->st_gid;
+	r->nlink = (uint32_t)st->st_nlink;
+	r->rdev = st->st_rdev;
+	r->size = (uint64_t)st->st_size;
+	r->blocks = (uint64_t)st->st_blocks;
+	r->atime = st->st_atim;
+	r->mtime = st->st_mtim;
+	r->ctime = r->btime = st->st_ctim;
+	r->origin.dev = st->st_dev;
+	r->origin.ino = st->st_ino;
+	r->origin.size = (uint64_t)st->st_size;
+	r->origin.mtime = st->st_mtim;
+	r->origin.valid = S_ISREG(st->st_mode) ? (uint64_t)st->st_size : 0;
+}
+
+/* The host file changed, or is seen for the first time with @n->checked 0. */
+static void host_update(struct ovl *o, struct node *n, const struct stat *st)
+{
+	const struct rec_origin *og = &n->rec.origin;
+	bool content = og->size != (uint64_t)st->st_size ||
+		       og->mtime.tv_sec != st->st_mtim.tv_sec ||
+		       og->mtime.tv_nsec != st->st_mtim.tv_nsec;
+	struct content_ref *old = NULL;
+
+	atomic_store(&n->checked, io_now_ms());
+	if (!content && n->rec.ctime.tv_sec == st->st_ctim.tv_sec &&
+	    n->rec.ctime.tv_nsec == st->st_ctim.tv_nsec)
+		return;
+	if (content) {
+		old = n->content; /* opened anew with the new identity when it is next read */
+		n->content = NULL;
+	}
+	rec_from_stat(&n->rec, st);
+	content_unref(old);
+	notify_inode(o, n->ino);
+}
+
+static int set_host_place(struct ovl *o, struct node *n, struct node *dir, const char *name,
+			  size_t len, char *rel)
+{
+	int r = node_set_place(n, dir->ino, name, len);
+
+	if (r < 0)
+		return r;
+	free(n->rec.origin.rel);
+	n->rec.origin.rel = rel;
+	if (n->host_parent != dir) {
+		struct node *old = n->host_parent;
+
+		node_pin(dir);
+		n->host_parent = dir;
+		if (old) {
+			atomic_fetch_sub(&old->pins, 1);
+			node_reap(o, old);
+		}
+	}
+	return 0;
+}
+
+static int host_new(struct ovl *o, store_ino ino, struct node *dir, const char *name, size_t len,
+		    const struct stat *st, struct node **ret)
+{
+	cleanup_free char *rel = NULL, *root = strdup(dir->src->root);
+	struct node *n;
+	int r = root ? host_join(dir->rec.origin.rel, name, len, &rel) : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	r = node_new(o, ino, &n);
+	if (r < 0)
+		return r;
+	n->host_only = true;
+	n->src = dir->src;
+	rec_from_stat(&n->rec, st);
+	n->rec.origin.root = steal_ptr(&root);
+	n->rec.origin.flags = dir->rec.origin.flags;
+	atomic_store(&n->checked, io_now_ms());
+	r = set_host_place(o, n, dir, name, len, rel);
+	if (r < 0) {
+		node_reap(o, n);
+		return r;
+	}
+	rel = NULL;
+	*ret = n;
+	return 0;
+}
+
+int host_node(struct ovl *o, struct node *dir, const char *name, size_t len, const struct stat *st,
+	      struct node **ret)
+{
+	store_ino ino;
+	struct node *n;
+	int r = host_number_of(o, dir, name, len, st, &ino);
+
+	if (r < 0)
+		return r;
+	n = node_find(o, ino);
+	if (!n)
+		return host_new(o, ino, dir, name, len, st, ret);
+	if (n->host_only) {
+		cleanup_free char *rel = NULL;
+
+		r = host_join(dir->rec.origin.rel, name, len, &rel);
+		if (r < 0)
+			return r;
+		if (strcmp(rel, n->rec.origin.rel) != 0 &&
+		    (st->st_nlink == 1 || S_ISDIR(st->st_mode) || !place_holds(n))) {
+			r = set_host_place(o, n, dir, name, len, rel);
+			if (r < 0)
+				return r;
+			rel = NULL;
+		}
+		host_update(o, n, st);
+	}
+	*ret = n;
+	return 0;
+}
+
+bool host_stale(struct ovl *o, const struct node *n)
+{
+	(void)o;
+	return n->host_only && io_now_ms() - atomic_load(&n->checked) >= host_ttl(n);
+}
+
+int host_recheck(struct ovl *o, struct node *n)
+{
+	struct stat st;
+	int r;
+
+	if (!n->src || !host_stale(o, n))
+		return 0;
+	r = stat_rel(n->src, n->rec.origin.rel, &st);
+	if (r == -ENOENT ||
+	    (r == 0 && (st.st_dev != n->rec.origin.dev || st.st_ino != n->rec.origin.ino)))
+		return -ESTALE;
+	if (r == 0)
+		host_update(o, n, &st);
+	return r;
+}
+
+/* ---- becoming a record ---- */
+
+static int load_target(struct node *n)
+{
+	char target[4096];
+	int r;
+
+	if (!S_ISLNK(n->rec.mode) || n->rec.target)
+		return 0;
+	r = hostsrc_readlink(n->src->h, n->rec.origin.rel, target);
+	if (r < 0)
+		return r;
+	n->rec.target = strdup(target);
+	return n->rec.target ? 0 : -ENOMEM;
+}
+
+static int materialise_one(struct ovl *o, struct node *n)
+{
+	struct found before = {.covers = true};
+	cleanup_name struct name *e = NULL;
+	struct node *dir = n->host_parent;
+	int r = n->src ? load_target(n) : -EIO;
+
+	if (r == 0)
+		r = xattr_load_host(o, n);
+	if (r == 0)
+		r = name_prepare(o, dir, n->rec.name, n->rec.name_len, &e);
+	if (r < 0)
+		return r;
+	n->host_only = false;
+	n->born = o->layer;
+	name_set(o, &e, &before, n->ino, n->rec.mode & S_IFMT);
+	if (n->rec.nlink > 1 && !S_ISDIR(n->rec.mode)) {
+		cleanup_free char *name = steal_ptr(&n->rec.name);
+		size_t len = n->rec.name_len;
+
+		n->rec.parent = 0;
+		n->rec.name_len = 0;
+		r = place_add(o, n, dir->ino, name, len);
+	}
+	node_dirty(o, n);
+	n->host_parent = NULL;
+	atomic_fetch_sub(&dir->pins, 1);
+	node_dirty(o, dir);
+	return r;
+}
+
+int host_materialise(struct ovl *o, struct node *n)
+{
+	int r;
+
+	/* From the top down, so that a failure leaves nothing recorded that cannot be found. */
+	while (n->host_only) {
+		struct node *top = n;
+
+		while (top->host_parent && top->host_parent->host_only)
+			top = top->host_parent;
+		r = materialise_one(o, top);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}

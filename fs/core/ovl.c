@@ -1,0 +1,272 @@
+/* Opening and closing a tree; what every operation enters and leaves through. */
+#include "fs/core/ovl.h"
+
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "fs/core/ovl_internal.h"
+
+#define FLUSH_MS_DEFAULT  1000
+#define DIRTY_MAX_DEFAULT (256u << 20)
+
+void lock_shared(struct ovl *o)
+{
+	pthread_rwlock_rdlock(&o->lock);
+}
+
+void lock_excl(struct ovl *o)
+{
+	pthread_rwlock_wrlock(&o->lock);
+}
+
+void unlock(struct ovl *o)
+{
+	pthread_rwlock_unlock(&o->lock);
+}
+
+struct timespec now_real(void)
+{
+	struct timespec t;
+
+	(void)clock_gettime(CLOCK_REALTIME, &t);
+	return t;
+}
+
+int name_check(const char *name, size_t *ret_len)
+{
+	size_t len = strnlen(name, STORE_NAME_MAX + 1);
+
+	if (len > STORE_NAME_MAX)
+		return -ENAMETOOLONG;
+	if (len == 0)
+		return -ENOENT;
+	if (memchr(name, '/', len))
+		return -EINVAL;
+	*ret_len = len;
+	return 0;
+}
+
+int change_begin(struct ovl *o, bool grows)
+{
+	int r;
+
+	if (o->flags & OVL_RDONLY)
+		return -EROFS;
+	/* A writer that is ahead of the disk waits for a flush, and then tries again, as others
+	 * write meanwhile; a bounded number of times, so that nobody starves. */
+	for (int i = 0; grows && i < 8 && content_env_dirty(o->cenv) > o->dirty_max; i++) {
+		r = flush_join(o);
+		if (r < 0)
+			return r;
+	}
+	if (grows && atomic_load(&o->fl.error) == -ENOSPC)
+		return -ENOSPC;
+	pthread_rwlock_rdlock(&o->freeze);
+	if (o->broken) {
+		pthread_rwlock_unlock(&o->freeze);
+		return -EIO;
+	}
+	return 0;
+}
+
+void change_end(struct ovl *o)
+{
+	pthread_rwlock_unlock(&o->freeze);
+	if (content_env_dirty(o->cenv) > o->dirty_max / 2)
+		flush_kick(o);
+}
+
+static int locks_init(struct ovl *o)
+{
+	pthread_rwlockattr_t a;
+
+	/* The default prefers readers: a flush would never get its snapshot while somebody writes. */
+	pthread_rwlockattr_init(&a);
+	pthread_rwlockattr_setkind_np(&a, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&o->freeze, &a);
+	pthread_rwlock_init(&o->lock, &a);
+	pthread_rwlockattr_destroy(&a);
+	pthread_mutex_init(&o->dirty_lock, NULL);
+	return 0;
+}
+
+/* The root of an empty tree has no record yet. */
+static int root_load(struct ovl *o)
+{
+	struct node *n;
+	int r = node_get(o, STORE_ROOT_INO, &n);
+
+	if (r == -ESTALE) {
+		r = node_new(o, STORE_ROOT_INO, &n);
+		if (r < 0)
+			return r;
+		n->rec.mode = S_IFDIR | 0755;
+		n->rec.nlink = 2;
+		n->rec.uid = geteuid();
+		n->rec.gid = getegid();
+		n->rec.atime = n->rec.mtime = n->rec.ctime = n->rec.btime = now_real();
+		n->born = o->layer;
+		n->new_dir = true;
+		if (!(o->flags & OVL_RDONLY))
+			node_dirty(o, n);
+	}
+	if (r < 0)
+		return r;
+	n->pol = policy_root(o->policy);
+	node_pin(n); /* for ever */
+	return 0;
+}
+
+static void ovl_free(struct ovl *o)
+{
+	name_free_all(o);
+	node_free_all(o);
+	if (o->cenv)
+		content_env_free(o->cenv);
+	if (o->view)
+		store_view_close(o->view);
+	host_release(o);
+	changes_release(o);
+	ino_set_release(&o->partial);
+	free(o->dead);
+	policy_free(o->policy);
+	pthread_mutex_destroy(&o->dirty_lock);
+	pthread_rwlock_destroy(&o->lock);
+	pthread_rwlock_destroy(&o->freeze);
+	free(o);
+}
+
+static int ovl_load(struct ovl *o)
+{
+	struct store_layer_info li;
+	int r;
+
+	r = store_layer_get(o->store, o->layer, &li);
+	if (r < 0)
+		return r;
+	if (!(o->flags & OVL_RDONLY) && li.state != STORE_LAYER_OPEN)
+		return -EROFS;
+	o->reopened_dirty = li.state == STORE_LAYER_OPEN && li.records > 0;
+	r = store_view_open(o->store, o->layer, &o->view);
+	if (r == 0)
+		r = content_env_new(o->store, o->view, &o->cenv);
+	if (r == 0)
+		r = root_load(o);
+	if (r == 0 && o->reopened_dirty && !(o->flags & OVL_RDONLY))
+		r = partial_load(o);
+	return r;
+}
+
+int ovl_open(const struct ovl_opts *opts, struct ovl **ret)
+{
+	struct ovl *o = calloc(1, sizeof(*o));
+	int r;
+
+	if (!o)
+		return -ENOMEM;
+	o->store = opts->store;
+	o->layer = opts->layer;
+	o->flags = opts->flags;
+	o->notify = opts->notify;
+	o->flush_ms = opts->flush_ms ? opts->flush_ms : FLUSH_MS_DEFAULT;
+	o->dirty_max = opts->dirty_max ? opts->dirty_max : DIRTY_MAX_DEFAULT;
+	o->born_mark = UINT64_MAX;
+	if (getrandom(&o->seed, sizeof(o->seed), 0) != (ssize_t)sizeof(o->seed))
+		o->seed = (uint64_t)now_real().tv_nsec;
+	r = locks_init(o);
+	if (r == 0)
+		r = changes_init(o);
+	if (r == 0)
+		r = policy_new(opts->writable, &o->policy);
+	if (r == 0)
+		r = ovl_load(o);
+	if (r < 0) {
+		ovl_free(o);
+		return r;
+	}
+	r = notify_start(o);
+	if (r == 0)
+		r = flush_start(o);
+	if (r < 0) {
+		flush_stop(o);
+		notify_stop(o);
+		ovl_free(o);
+		return r;
+	}
+	*ret = o;
+	return 0;
+}
+
+/* Nobody holds a reference any more: inodes without links end now. */
+static void forget_all(struct ovl *o)
+{
+	lock_excl(o);
+	for (size_t i = 0; i < o->nodes.nslots; i++) {
+		for (struct table_link *l = o->nodes.slots[i], *next; l; l = next) {
+			struct node *n = (struct node *)l;
+
+			next = l->next;
+			if (n->rec.nlink > 0)
+				continue;
+			atomic_store(&n->nlookup, 0);
+			node_reap(o, n);
+		}
+	}
+	unlock(o);
+}
+
+int ovl_close(struct ovl *o)
+{
+	int r = 0;
+
+	if (!o)
+		return 0;
+	flush_stop(o);
+	notify_stop(o);
+	if (!(o->flags & OVL_RDONLY)) {
+		forget_all(o);
+		r = flush_join(o);
+	}
+	ovl_free(o);
+	return r;
+}
+
+int ovl_flush(struct ovl *o)
+{
+	return o->flags & OVL_RDONLY ? 0 : flush_join(o);
+}
+
+int ovl_statfs(struct ovl *o, struct statvfs *ret)
+{
+	struct store_stats st = {0};
+	int r = store_stats(o->store, &st);
+
+	if (r < 0)
+		return r;
+	*ret = (struct statvfs){
+		.f_bsize = 4096,
+		.f_frsize = 4096,
+		.f_blocks = (st.disk_free + st.chunk_file_bytes + st.meta_file_bytes) / 4096,
+		.f_bfree = st.disk_free / 4096,
+		.f_bavail = st.disk_free / 4096,
+		/* Numbers are 64 bits wide; programs want one that is there and not absurd. */
+		.f_files = UINT64_C(1) << 30,
+		.f_ffree = UINT64_C(1) << 29,
+		.f_favail = UINT64_C(1) << 29,
+		.f_namemax = STORE_NAME_MAX,
+	};
+	return 0;
+}
+
+void ovl_counts(struct ovl *o, struct ovl_counts *ret)
+{
+	*ret = (struct ovl_counts){
+		.bytes_dirty = content_env_dirty(o->cenv),
+		.changes = atomic_load(&o->changes),
+		.layer_changed = atomic_load(&o->reopened_dirty) ||
+				 atomic_load(&o->changes) > atomic_load(&o->changes_sealed),
+	};
+	pthread_mutex_lock(&o->dirty_lock);
+	ret->inodes_dirty = o->ndirty;
+	pthread_mutex_unlock(&o->dirty_lock);
+}

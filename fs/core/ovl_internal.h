@@ -1,0 +1,412 @@
+/*
+ * fs/core/ovl_internal.h - what the files behind fs/core/ovl.h share. Included by them alone.
+ *
+ * Locks (docs/architecture.md), outermost first: fl.lock (only to decide who flushes; dropped before
+ * the work), o->freeze, o->lock, node->lock, leaf locks. "EX" below: o->lock held exclusively. "ATTR":
+ * to read or write, either o->lock exclusively, or o->lock shared and node->lock.
+ * A function named *_locked or taking a struct node needs o->lock as its comment says.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "fs/core/content.h"
+#include "fs/core/hostsrc.h"
+#include "fs/core/ino_set.h"
+#include "fs/core/ovl.h"
+#include "fs/core/policy.h"
+#include "fs/core/table.h"
+
+#define XATTR_VALUE_MAX (64u << 10)
+#define ACL_ACCESS      "system.posix_acl_access"
+#define ACL_DEFAULT     "system.posix_acl_default"
+#define CAPABILITY      "security.capability"
+#define HOST_TTL_MS     1000
+#define STABLE_TTL_MS   60000
+#define POL_UNKNOWN     (-1)
+
+/* ---- structures ---- */
+
+/* A content with users: it can be replaced (the host file changed) while somebody reads it. */
+struct content_ref {
+	atomic_uint refs;
+	struct content *c;
+};
+
+/* A big xattr value that is not yet in the store. ATTR. */
+struct bigx {
+	struct bigx *next;
+	char *name;
+	void *value; /* NULL: removed */
+	size_t len;
+	uint64_t gen;
+};
+
+/* A change to the places of a file with several links that is not yet in the store. EX. */
+struct place {
+	struct place *next;
+	store_ino parent;
+	bool present;
+	uint64_t gen;
+	size_t len;
+	char name[];
+};
+
+/*
+ * A name that differs from the store: in o->names, and in its directory's list. EX. Goes when a flush
+ * that saw its last change has committed. An entry with @covers 0 hides nothing below, so removing
+ * the name removes the entry; a snapshot sets @covers, because from then on the store may hold it.
+ */
+struct name {
+	struct table_link link;
+	struct node *dir;
+	struct name *prev, *next; /* the directory's */
+	store_ino ino;            /* 0: a tombstone */
+	uint32_t type;
+	uint64_t gen;
+	bool covers;
+	bool linked; /* in the tables; false: prepared for a change that is about to happen */
+	size_t len;
+	char name[];
+};
+
+struct listing_entry {
+	struct table_link link;
+	uint64_t cookie;
+	size_t slot;
+	store_ino ino; /* 0: a host name that was not numbered yet */
+	uint32_t type;
+	bool host; /* from the host directory, not recorded */
+	bool seen; /* mark of a refresh */
+	size_t len;
+	char name[];
+};
+/* All names of a directory. EX to change, o->lock shared to read. */
+struct listing {
+	struct table hash;
+	struct listing_entry **slots; /* by cookie; NULL: removed */
+	size_t n, cap;
+	uint64_t next; /* cookie of the next insertion */
+	struct timespec host_mtime;
+	int64_t checked; /* ms: when the host directory was last compared */
+};
+
+struct host_source {
+	struct hostsrc *h;
+	char *root;
+	unsigned flags;
+	unsigned index;
+};
+
+struct node {
+	struct table_link link; /* o->nodes: EX */
+	store_ino ino;
+	atomic_uint_least64_t nlookup; /* references of the caller */
+	atomic_uint pins;              /* our own; freed only under EX with both zero */
+	pthread_mutex_t lock;
+	/* ATTR. The content fields are as the last flush wrote them; size and blocks come from the
+	 * content once it is open. rec.parent/name is set for host nodes of several links too. */
+	struct rec_inode rec;
+	struct content_ref *content; /* ATTR; NULL: not opened yet */
+	struct bigx *bigx;           /* ATTR */
+	struct place *places;        /* EX */
+	int pol;                     /* EX to set; policy state or POL_UNKNOWN */
+	bool in_store;               /* EX: some record exists, in this layer or below */
+	bool host_only;              /* EX: an untouched host file: nothing recorded */
+	bool tmpfile;                /* EX: nlink 0 but may be linked */
+	bool gone;           /* EX: inode_gone is queued or not needed; never write it again */
+	bool new_dir;        /* EX: neither store nor host hold names below */
+	atomic_bool written; /* content was changed through us: a shared mapping may exist */
+	store_layer born;    /* EX: the layer whose records are the first; 0 unknown (older) */
+	uint64_t gen;        /* ATTR: of the last change */
+	bool dirty;          /* ATTR + dirty_lock: on the dirty list */
+	struct node *dirty_prev, *dirty_next; /* dirty_lock */
+	struct name *names;                   /* EX */
+	struct listing *listing;              /* EX */
+	struct host_source *src;              /* EX to set; of rec.origin.root, once opened */
+	struct node *host_parent;     /* EX: host_only: pinned, so that it can be materialised */
+	atomic_int_least64_t checked; /* ms: when the host was last asked */
+};
+
+/* Numbers given by the core to host inodes that hostsrc_ino() cannot number: never forgotten (F2). */
+struct host_number {
+	struct table_link link;
+	uint64_t dev, ino, salt;
+	store_ino number;
+};
+
+struct change {
+	struct table_link link;
+	struct change *prev, *next; /* by seq */
+	uint64_t seq;
+	store_ino parent; /* 0: content or attributes of @ino */
+	store_ino ino;
+	size_t len;
+	char name[];
+};
+struct change_log {
+	pthread_mutex_t lock; /* leaf */
+	struct table hash;
+	struct change *first, *last;
+	size_t n;
+	uint64_t floor; /* tokens below cannot be answered */
+};
+
+struct notice {
+	struct notice *next;
+	store_ino ino;
+};
+struct notifier {
+	pthread_mutex_t lock; /* leaf */
+	pthread_cond_t cond;
+	pthread_t thread;
+	bool running, stop;
+	struct notice *first, **last;
+};
+
+/* Group commit: whoever finds no flush running runs the next one for all that wait. */
+struct flush_group {
+	pthread_mutex_t lock;
+	pthread_cond_t cond; /* CLOCK_MONOTONIC */
+	uint64_t started, done;
+	bool running;
+	int result; /* of flush @done */
+	bool stop, thread_running;
+	pthread_t thread;
+	atomic_bool kicked;
+	atomic_int error; /* the last flush failed with this; changes that grow are refused */
+};
+
+struct ovl {
+	struct store *store;
+	store_layer layer;       /* EX + freeze exclusive to change */
+	struct store_view *view; /* the same; any use holds o->lock */
+	unsigned flags;
+	struct ovl_notify notify;
+	unsigned flush_ms;
+	size_t dirty_max;
+	struct policy *policy;
+	struct content_env *cenv;
+	uint64_t seed;
+
+	pthread_rwlock_t freeze;
+	pthread_rwlock_t lock;
+	struct table nodes;
+	struct table names;
+	size_t nnames;
+	struct table host_numbers;
+	store_ino ino_next, ino_end;
+	store_ino born_mark;            /* own numbers from here on are new in the open layer */
+	struct host_source *srcs[1024]; /* by index */
+	store_ino *dead;                /* inodes whose records in this layer are to be dropped */
+	size_t ndead, dead_cap;
+	struct ino_set
+		partial; /* flushed in this layer with part of their bytes still on the host */
+	bool broken;     /* the layer was sealed and its child cannot be read */
+	atomic_bool reopened_dirty;           /* the layer held records when it was opened */
+	atomic_uint_least64_t changes_sealed; /* of @changes, those in older layers */
+
+	pthread_mutex_t dirty_lock; /* leaf */
+	struct node *dirty_first;
+	size_t ndirty;
+	atomic_uint_least64_t gen;
+	atomic_uint_least64_t changes;
+
+	struct change_log log;
+	struct notifier notifier;
+	struct flush_group fl;
+};
+
+/* ---- ovl.c ---- */
+
+/* Enter a changing operation: -EROFS, -ENOSPC after a failed flush when @grows. Takes o->freeze
+ * shared; change_end gives it back. */
+int change_begin(struct ovl *o, bool grows) MUST_USE;
+void change_end(struct ovl *o);
+void lock_shared(struct ovl *o);
+void lock_excl(struct ovl *o);
+void unlock(struct ovl *o);
+struct timespec now_real(void);
+int name_check(const char *name, size_t *ret_len) MUST_USE;
+
+/* ---- node.c: the inode table ---- */
+
+/* o->lock shared. NULL when it is not in memory. */
+struct node *node_find(struct ovl *o, store_ino ino);
+/* EX. From memory or the store; -ESTALE when there is none. */
+int node_get(struct ovl *o, store_ino ino, struct node **ret) MUST_USE;
+/* EX. Like node_get, but -ENOTDIR, or -ENOENT for a removed directory when @live. */
+int node_get_dir(struct ovl *o, store_ino ino, bool live, struct node **ret) MUST_USE;
+/* EX. A node without a record; @ino is free. Its rec is zero. */
+int node_new(struct ovl *o, store_ino ino, struct node **ret) MUST_USE;
+/* EX. Free @n unless somebody needs it; handles the end of an inode without links. */
+void node_reap(struct ovl *o, struct node *n);
+/* EX. Give a pin back; accepts NULL. */
+void node_put(struct ovl *o, struct node *n);
+void node_free_all(struct ovl *o);
+/* No lock. Give a pin back. */
+void node_unpin(struct ovl *o, struct node *n);
+void node_pin(struct node *n);
+/* EX or ATTR, and o->freeze shared. */
+void node_dirty(struct ovl *o, struct node *n);
+/* ATTR and freeze: it is not to be flushed any more. */
+void node_clean(struct ovl *o, struct node *n);
+/* EX. */
+int node_number(struct ovl *o, store_ino *ret) MUST_USE;
+/* EX, or shared when it is known. The verdict of the node's own place. */
+int node_policy(struct ovl *o, struct node *n);
+int node_may_write(struct ovl *o, struct node *n) MUST_USE;
+int node_may_change(struct ovl *o, struct node *dir, const char *name, size_t len) MUST_USE;
+/* ATTR. */
+void node_attr(struct ovl *o, struct node *n, struct ovl_attr *ret);
+uint64_t node_size(const struct node *n);
+/* EX: takes a reference for the caller and fills @ret. */
+void node_entry(struct ovl *o, struct node *n, uint32_t name_valid, struct ovl_entry *ret);
+/* ATTR. Set the back reference. */
+int node_set_place(struct node *n, store_ino parent, const char *name, size_t len) MUST_USE;
+/* ATTR. The open content with one more reference. */
+int node_content(struct ovl *o, struct node *n, struct content_ref **ret) MUST_USE;
+void content_unref(struct content_ref *c);
+void bigx_free(struct bigx *b);
+
+/* ---- links.c: the places of files with several links (EX, freeze) ---- */
+
+/* rec.nlink is already the new count. */
+int place_add(struct ovl *o, struct node *n, store_ino parent, const char *name,
+	      size_t len) MUST_USE;
+int place_del(struct ovl *o, struct node *n, store_ino parent, const char *name,
+	      size_t len) MUST_USE;
+int place_move(struct ovl *o, struct node *n, store_ino from, const char *name, size_t len,
+	       store_ino to, const char *newname, size_t newlen) MUST_USE;
+/* Every place in sight; nonzero from @fn stops. */
+int place_each(struct ovl *o, struct node *n,
+	       int (*fn)(void *arg, store_ino parent, const char *name, size_t len), void *arg);
+
+/* ---- name.c: names that differ from the store, and finding a name (EX unless said) ---- */
+
+struct found {
+	store_ino ino; /* 0: no such name, or a host name that has no node yet */
+	uint32_t type;
+	bool host;   /* @st describes a host file */
+	bool covers; /* something below must be hidden when the name goes */
+	struct stat st;
+};
+/* Shared is enough when it returns without asking the host: -EAGAIN when EX is needed and !@excl. */
+int name_lookup(struct ovl *o, struct node *dir, const char *name, size_t len, bool excl,
+		struct found *ret) MUST_USE;
+/* name_lookup and the inode. *ret_n NULL: no such name. */
+int name_node(struct ovl *o, struct node *dir, const char *name, size_t len, struct found *f,
+	      struct node **ret_n) MUST_USE;
+/* An entry to be given to name_set or name_cancel: what can fail happens here. */
+int name_prepare(struct ovl *o, struct node *dir, const char *name, size_t len,
+		 struct name **ret) MUST_USE;
+void name_cancel(struct name *e);
+void name_cancelp(struct name **e);
+#define cleanup_name __attribute__((cleanup(name_cancelp)))
+/* @ino 0: remove the name. Takes *@e. Freeze held. */
+void name_set(struct ovl *o, struct name **e, const struct found *before, store_ino ino,
+	      uint32_t type);
+/* The snapshot @gen is in the store. */
+void name_committed(struct ovl *o, struct name *e, uint64_t gen);
+void name_free_all(struct ovl *o);
+/* Times and count of a directory whose names changed; logs the change. */
+void dir_touched(struct ovl *o, struct node *dir, const struct timespec *now, int subdirs);
+
+/* ---- listing.c (EX) ---- */
+
+int listing_new(struct listing **ret) MUST_USE;
+void listing_free(struct listing *l);
+struct listing_entry *listing_find(const struct ovl *o, const struct listing *l, const char *name,
+				   size_t len);
+/* Build it, or bring it up to date with the host when @fresh. */
+int listing_load(struct ovl *o, struct node *dir, bool fresh) MUST_USE;
+/* Keep @dir's listing right; on -ENOMEM it is dropped, to be built again. */
+void listing_set(struct ovl *o, struct node *dir, const char *name, size_t len, store_ino ino,
+		 uint32_t type);
+/* The first slot whose cookie is not below @cookie. */
+size_t listing_seek(const struct listing *l, uint64_t cookie);
+bool listing_empty(const struct listing *l);
+
+/* ---- host.c: host files behind the tree (EX) ---- */
+
+/* The source behind @n; *ret NULL: none. */
+int host_source_of(struct ovl *o, struct node *n, struct host_source **ret) MUST_USE;
+int host_stat_child(struct ovl *o, struct node *dir, const char *name, size_t len,
+		    struct stat *ret) MUST_USE;
+/* The inode that shows the host file @name of @dir. */
+int host_node(struct ovl *o, struct node *dir, const char *name, size_t len, const struct stat *st,
+	      struct node **ret) MUST_USE;
+/* Only its number; what a listing shows. */
+int host_number_of(struct ovl *o, struct node *dir, const char *name, size_t len,
+		   const struct stat *st, store_ino *ret) MUST_USE;
+/* Record an untouched host inode, and the way to it, because it is about to change. Freeze held. */
+int host_materialise(struct ovl *o, struct node *n) MUST_USE;
+/* Does the host have to be asked again? Any lock. */
+bool host_stale(struct ovl *o, const struct node *n);
+/* Ask it; -ESTALE when the file is gone. */
+int host_recheck(struct ovl *o, struct node *n) MUST_USE;
+uint32_t host_ttl(const struct node *n);
+uint32_t host_ttl_flags(unsigned flags);
+void host_release(struct ovl *o);
+int host_join(const char *dir, const char *name, size_t len, char **ret) MUST_USE;
+
+/* ---- notify.c ---- */
+int notify_start(struct ovl *o) MUST_USE;
+void notify_stop(struct ovl *o);
+void notify_inode(struct ovl *o, store_ino ino);
+
+/* ---- changes.c ---- */
+int changes_init(struct ovl *o) MUST_USE;
+void changes_release(struct ovl *o);
+void change_name(struct ovl *o, store_ino parent, const char *name, size_t len);
+void change_inode(struct ovl *o, store_ino ino);
+
+/* ---- lookup.c ---- */
+/* EX. The inode and one more reference in @ret, by name. */
+int lookup_locked(struct ovl *o, struct node *dir, const char *name, size_t len,
+		  struct ovl_entry *ret) MUST_USE;
+/* EX. */
+int path_of(struct ovl *o, store_ino ino, struct buf *out) MUST_USE;
+
+/* ---- xattr.c (ATTR) ---- */
+/* A small copy in the record; NULL: none there. */
+const struct rec_xattr *xattr_find(const struct rec_inode *r, const char *name);
+int xattr_put(struct rec_inode *r, const char *name, const void *value, size_t len) MUST_USE;
+bool xattr_drop(struct rec_inode *r, const char *name);
+/* EX. All attributes of a host file into its record. */
+int xattr_load_host(struct ovl *o, struct node *n) MUST_USE;
+/* Drop set-id bits and security.capability after a write; true when something changed. */
+bool kill_privileges(struct ovl *o, struct node *n);
+/* In whichever of record, memory or store it is. Length or -ENODATA. */
+ssize_t xattr_get(struct ovl *o, struct node *n, const char *name, void *value,
+		  size_t size) MUST_USE;
+int xattr_set(struct ovl *o, struct node *n, const char *name, const void *value,
+	      size_t len) MUST_USE;
+int xattr_remove(struct ovl *o, struct node *n, const char *name) MUST_USE;
+
+/* ---- create.c ---- */
+struct new_inode {
+	mode_t mode;
+	dev_t rdev;
+	const char *target;
+};
+
+/* ---- flush.c ---- */
+int flush_join(struct ovl *o) MUST_USE;
+/* Become the one who flushes, then flush with o->freeze held exclusively by the caller. */
+void flush_acquire(struct ovl *o);
+void flush_release(struct ovl *o, int result);
+int flush_now(struct ovl *o, bool frozen) MUST_USE;
+int flush_start(struct ovl *o) MUST_USE;
+void flush_stop(struct ovl *o);
+void flush_kick(struct ovl *o);
+bool flush_wanted(struct ovl *o);
+
+/* ---- commit.c ---- */
+/* At open: which files of the layer still need their host file. */
+int partial_load(struct ovl *o) MUST_USE;
+bool rec_is_partial(const struct rec_inode *r);

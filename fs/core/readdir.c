@@ -1,0 +1,128 @@
+/* Listing a directory. */
+#include <stdlib.h>
+
+#include "fs/core/ovl_internal.h"
+
+typedef int (*readdir_fn)(void *arg, const char *name, uint64_t cookie, const struct ovl_entry *e);
+
+struct dirread {
+	struct ovl *o;
+	struct node *dir;
+	bool plus;
+	readdir_fn fn;
+	void *arg;
+};
+
+static int emit_dots(struct dirread *d, uint64_t cookie)
+{
+	struct ovl_entry e = {.ino = d->dir->ino};
+
+	e.attr.st.st_ino = e.ino;
+	e.attr.st.st_mode = S_IFDIR;
+	if (cookie < 1 && d->fn(d->arg, ".", 1, &e))
+		return 1;
+	if (d->dir->rec.parent)
+		e.ino = e.attr.st.st_ino = d->dir->rec.parent;
+	return cookie < 2 && d->fn(d->arg, "..", 2, &e);
+}
+
+/* EX. 1 to stop, 0 to go on (also past a host name that went away). */
+static int emit_plus(struct dirread *d, const struct listing_entry *le)
+{
+	struct ovl_entry e;
+	struct node *n;
+	int r = lookup_locked(d->o, d->dir, le->name, le->len, &e);
+
+	if (r < 0 || !e.ino)
+		return r;
+	r = d->fn(d->arg, le->name, le->cookie, &e);
+	if (r == 0)
+		return 0;
+	n = node_find(d->o, e.ino);
+	if (n) {
+		atomic_fetch_sub(&n->nlookup, 1);
+		node_reap(d->o, n);
+	}
+	return 1;
+}
+
+/* EX. A host name gets its number when it is listed; d_ino must be what lookup will say. */
+static int number_host(struct dirread *d, struct listing_entry *le)
+{
+	struct stat st;
+	struct node *n;
+	int r = host_stat_child(d->o, d->dir, le->name, le->len, &st);
+
+	if (r == 0)
+		r = host_number_of(d->o, d->dir, le->name, le->len, &st, &le->ino);
+	if (r < 0)
+		return r;
+	le->type = st.st_mode & S_IFMT;
+	n = node_find(d->o, le->ino);
+	if (n)
+		node_reap(d->o, n);
+	return 0;
+}
+
+static int emit_plain(struct dirread *d, struct listing_entry *le)
+{
+	struct ovl_entry e = {0};
+	int r = le->ino ? 0 : number_host(d, le);
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	e.ino = le->ino;
+	e.attr.st.st_ino = le->ino;
+	e.attr.st.st_mode = le->type;
+	return d->fn(d->arg, le->name, le->cookie, &e) ? 1 : 0;
+}
+
+static int emit_all(struct dirread *d, uint64_t cookie)
+{
+	struct listing *l = d->dir->listing;
+	int r;
+
+	if (d->dir->rec.nlink == 0)
+		return 0;
+	if (emit_dots(d, cookie))
+		return 1;
+	for (size_t i = listing_seek(l, cookie + 1); i < l->n; i++) {
+		if (!l->slots[i])
+			continue;
+		r = d->plus ? emit_plus(d, l->slots[i]) : emit_plain(d, l->slots[i]);
+		if (r != 0)
+			return r;
+	}
+	return 0;
+}
+
+int ovl_readdir(struct ovl *o, store_ino dir, uint64_t cookie, bool plus,
+		int (*fn)(void *arg, const char *name, uint64_t cookie, const struct ovl_entry *e),
+		void *arg)
+{
+	struct dirread d = {.o = o, .plus = plus, .fn = fn, .arg = arg};
+	int r;
+
+	lock_shared(o);
+	d.dir = node_find(o, dir);
+	/* Only a listing that is there and has no host behind it can be read beside other readers. */
+	if (!plus && d.dir && d.dir->listing && !d.dir->rec.origin.root) {
+		r = emit_all(&d, cookie);
+		unlock(o);
+		return r < 0 ? r : 0;
+	}
+	unlock(o);
+	lock_excl(o);
+	r = node_get_dir(o, dir, false, &d.dir);
+	if (r == 0 && d.dir->rec.nlink > 0)
+		r = listing_load(o, d.dir, cookie == 0);
+	if (r == 0) {
+		/* A node that only this call brought in goes with it, listing and all. */
+		node_pin(d.dir);
+		r = emit_all(&d, cookie);
+		atomic_fetch_sub(&d.dir->pins, 1);
+		node_reap(o, d.dir);
+	}
+	unlock(o);
+	return r < 0 ? r : 0;
+}

@@ -1,0 +1,117 @@
+/* Taking names away: unlink, rmdir. */
+#include "fs/core/remove.h"
+
+int may_remove(struct ovl *o, struct node *dir, const char *name, size_t len, struct node *n)
+{
+	int r;
+
+	(void)n;
+	if (policy_trivial(o->policy))
+		return 0;
+	r = node_may_change(o, dir, name, len);
+	if (r == 0 && policy_pinned(o->policy, node_policy(o, dir), name, len))
+		r = -EACCES;
+	return r;
+}
+
+int dir_is_empty(struct ovl *o, struct node *n)
+{
+	int r = listing_load(o, n, true);
+
+	if (r < 0)
+		return r;
+	return listing_empty(n->listing) ? 0 : -ENOTEMPTY;
+}
+
+int drop_link(struct ovl *o, struct node *n, store_ino parent, const char *name, size_t len,
+	      const struct timespec *now)
+{
+	int r = 0;
+
+	n->rec.nlink = S_ISDIR(n->rec.mode) || n->rec.nlink == 0 ? 0 : n->rec.nlink - 1;
+	n->rec.ctime = *now;
+	/* An inode that ends keeps its last place: it is of use to nobody, but for a message. */
+	if (n->rec.nlink > 0)
+		r = place_del(o, n, parent, name, len);
+	node_dirty(o, n);
+	return r;
+}
+
+/* @n is what @name of @dir means; both are pinned. */
+static int remove_found(struct ovl *o, struct node *dir, const char *name, size_t len,
+			const struct found *f, struct node *n, bool isdir)
+{
+	cleanup_name struct name *e = NULL;
+	struct timespec now = now_real();
+	bool in_use = atomic_load(&n->nlookup) > 0 || n->rec.nlink > 1;
+	int r = may_remove(o, dir, name, len, n);
+
+	if (r == 0 && isdir != S_ISDIR(n->rec.mode))
+		r = isdir ? -ENOTDIR : -EISDIR;
+	if (r == 0 && isdir)
+		r = dir_is_empty(o, n);
+	if (r == 0)
+		r = host_materialise(o, dir);
+	/* An untouched host file that nobody looks at, with no other name, needs no record. */
+	if (r == 0 && in_use)
+		r = host_materialise(o, n);
+	if (r == 0)
+		r = name_prepare(o, dir, name, len, &e);
+	if (r < 0)
+		return r;
+	name_set(o, &e, f, 0, 0);
+	dir_touched(o, dir, &now, isdir ? -1 : 0);
+	return n->host_only ? 0 : drop_link(o, n, dir->ino, name, len, &now);
+}
+
+static int remove_locked(struct ovl *o, store_ino parent, const char *name, size_t len, bool isdir)
+{
+	struct node *dir, *n = NULL;
+	struct found f;
+	int r = node_get_dir(o, parent, true, &dir);
+
+	if (r < 0)
+		return r;
+	node_pin(dir);
+	r = name_node(o, dir, name, len, &f, &n);
+	if (r == 0 && !n)
+		r = -ENOENT;
+	if (r == 0) {
+		node_pin(n);
+		r = remove_found(o, dir, name, len, &f, n, isdir);
+		node_put(o, n);
+	}
+	node_put(o, dir);
+	return r;
+}
+
+static int remove_name(struct ovl *o, store_ino parent, const char *name, bool isdir)
+{
+	size_t len;
+	int r = name_check(name, &len);
+
+	if (r < 0)
+		return r;
+	if (!strcmp(name, "."))
+		return isdir ? -EINVAL : -EISDIR;
+	if (!strcmp(name, ".."))
+		return isdir ? -ENOTEMPTY : -EISDIR;
+	r = change_begin(o, false);
+	if (r < 0)
+		return r;
+	lock_excl(o);
+	r = remove_locked(o, parent, name, len, isdir);
+	unlock(o);
+	change_end(o);
+	return r;
+}
+
+int ovl_unlink(struct ovl *o, store_ino parent, const char *name)
+{
+	return remove_name(o, parent, name, false);
+}
+
+int ovl_rmdir(struct ovl *o, store_ino parent, const char *name)
+{
+	return remove_name(o, parent, name, true);
+}

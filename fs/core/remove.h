@@ -1,0 +1,15 @@
+/*
+ * fs/core/remove.h - what unlink, rmdir and rename share. EX and o->freeze held in all.
+ */
+#pragma once
+
+#include "fs/core/ovl_internal.h"
+
+/* Does the policy let @name, which is @n, go from @dir? */
+int may_remove(struct ovl *o, struct node *dir, const char *name, size_t len,
+	       struct node *n) MUST_USE;
+/* -ENOTEMPTY. */
+int dir_is_empty(struct ovl *o, struct node *n) MUST_USE;
+/* @n has lost the place @parent/@name; a directory loses its only one. */
+int drop_link(struct ovl *o, struct node *n, store_ino parent, const char *name, size_t len,
+	      const struct timespec *now) MUST_USE;

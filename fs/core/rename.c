@@ -1,0 +1,230 @@
+/* rename, with RENAME_NOREPLACE and RENAME_EXCHANGE. */
+#include <linux/fs.h>
+
+#include "fs/core/remove.h"
+
+/* One end of a rename; its nodes are pinned. */
+struct end {
+	struct node *dir;
+	const char *name;
+	size_t len;
+	struct found f;
+	struct node *n; /* NULL: no such name */
+	struct name *e; /* prepared */
+};
+
+static int end_find(struct ovl *o, store_ino parent, struct end *e)
+{
+	struct node *dir;
+	int r = node_get_dir(o, parent, true, &dir);
+
+	if (r < 0)
+		return r;
+	e->dir = dir;
+	node_pin(dir);
+	r = name_node(o, dir, e->name, e->len, &e->f, &e->n);
+	if (r == 0 && e->n)
+		node_pin(e->n);
+	return r;
+}
+
+static void end_release(struct ovl *o, struct end *e)
+{
+	name_cancel(e->e);
+	node_put(o, e->n);
+	node_put(o, e->dir);
+}
+
+/* -EINVAL when @dir is @top or lies below it. */
+static int not_below(struct ovl *o, struct node *dir, const struct node *top)
+{
+	for (unsigned depth = 0; dir->ino != STORE_ROOT_INO; depth++) {
+		int r;
+
+		if (dir == top)
+			return -EINVAL;
+		if (!dir->rec.parent || depth > 65536)
+			return -EIO;
+		r = node_get(o, dir->rec.parent, &dir);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int check_policy(struct ovl *o, struct end *from, struct end *to, bool exchange)
+{
+	int r, a, b;
+
+	if (policy_trivial(o->policy))
+		return 0;
+	r = may_remove(o, from->dir, from->name, from->len, from->n);
+	if (r == 0 && exchange)
+		r = may_remove(o, to->dir, to->name, to->len, to->n);
+	if (r == 0)
+		r = to->n ? may_remove(o, to->dir, to->name, to->len, to->n)
+			  : node_may_change(o, to->dir, to->name, to->len);
+	if (r < 0)
+		return r;
+	a = policy_child(o->policy, node_policy(o, from->dir), from->name, from->len);
+	b = policy_child(o->policy, node_policy(o, to->dir), to->name, to->len);
+	if (a == b)
+		return 0;
+	/* What lies below would silently come under other rules. */
+	return S_ISDIR(from->n->rec.mode) || (exchange && S_ISDIR(to->n->rec.mode)) ? -EXDEV : 0;
+}
+
+static int check_replace(struct ovl *o, const struct end *from, const struct end *to)
+{
+	bool a = S_ISDIR(from->n->rec.mode), b;
+
+	if (!to->n)
+		return 0;
+	b = S_ISDIR(to->n->rec.mode);
+	if (a && !b)
+		return -ENOTDIR;
+	if (!a && b)
+		return -EISDIR;
+	return b ? dir_is_empty(o, to->n) : 0;
+}
+
+static int check_tree(struct ovl *o, struct end *from, struct end *to, bool exchange)
+{
+	int r = 0;
+
+	if (S_ISDIR(from->n->rec.mode) && from->dir != to->dir)
+		r = not_below(o, to->dir, from->n);
+	/* The other way round the target is an ancestor of the source: never empty, so ENOTEMPTY,
+	 * but an exchange would make a loop. */
+	if (r == 0 && exchange && S_ISDIR(to->n->rec.mode) && from->dir != to->dir)
+		r = not_below(o, from->dir, to->n);
+	return r;
+}
+
+static int check(struct ovl *o, struct end *from, struct end *to, unsigned flags)
+{
+	bool exchange = flags & RENAME_EXCHANGE;
+	int r;
+
+	if (!from->n || (exchange && !to->n))
+		return -ENOENT;
+	if (to->n && flags & RENAME_NOREPLACE)
+		return -EEXIST;
+	r = check_tree(o, from, to, exchange);
+	if (r == 0 && from->n == to->n)
+		return 1; /* two names of one file: nothing is to be done */
+	if (r == 0)
+		r = check_policy(o, from, to, exchange);
+	if (r == 0 && !exchange)
+		r = check_replace(o, from, to);
+	return r;
+}
+
+static int prepare(struct ovl *o, struct end *from, struct end *to)
+{
+	int r = host_materialise(o, from->dir);
+
+	if (r == 0)
+		r = host_materialise(o, to->dir);
+	if (r == 0)
+		r = host_materialise(o, from->n);
+	if (r == 0 && to->n)
+		r = host_materialise(o, to->n);
+	if (r == 0)
+		r = name_prepare(o, from->dir, from->name, from->len, &from->e);
+	if (r == 0)
+		r = name_prepare(o, to->dir, to->name, to->len, &to->e);
+	return r;
+}
+
+static int moved(struct ovl *o, struct node *n, const struct end *from, const struct end *to,
+		 const struct timespec *now)
+{
+	int r = place_move(o, n, from->dir->ino, from->name, from->len, to->dir->ino, to->name,
+			   to->len);
+
+	n->rec.ctime = *now;
+	if (!policy_trivial(o->policy) && (S_ISDIR(n->rec.mode) || n->rec.nlink < 2))
+		n->pol = policy_child(o->policy, node_policy(o, to->dir), to->name, to->len);
+	node_dirty(o, n);
+	return r;
+}
+
+static int replace(struct ovl *o, struct end *from, struct end *to)
+{
+	struct timespec now = now_real();
+	struct node *old = to->n;
+	bool isdir = S_ISDIR(from->n->rec.mode), olddir = old && S_ISDIR(old->rec.mode);
+	int r = moved(o, from->n, from, to, &now), k = 0;
+
+	if (r < 0)
+		return r;
+	name_set(o, &from->e, &from->f, 0, 0);
+	name_set(o, &to->e, &to->f, from->n->ino, from->n->rec.mode & S_IFMT);
+	dir_touched(o, from->dir, &now, isdir ? -1 : 0);
+	dir_touched(o, to->dir, &now, (isdir ? 1 : 0) - (olddir ? 1 : 0));
+	if (old)
+		k = drop_link(o, old, to->dir->ino, to->name, to->len, &now);
+	return k;
+}
+
+static int exchange(struct ovl *o, struct end *from, struct end *to)
+{
+	struct timespec now = now_real();
+	int a = S_ISDIR(from->n->rec.mode), b = S_ISDIR(to->n->rec.mode);
+	int r = moved(o, from->n, from, to, &now);
+
+	if (r == 0)
+		r = moved(o, to->n, to, from, &now);
+	if (r < 0)
+		return r;
+	name_set(o, &from->e, &from->f, to->n->ino, to->n->rec.mode & S_IFMT);
+	name_set(o, &to->e, &to->f, from->n->ino, from->n->rec.mode & S_IFMT);
+	dir_touched(o, from->dir, &now, b - a);
+	dir_touched(o, to->dir, &now, a - b);
+	return 0;
+}
+
+static int rename_locked(struct ovl *o, store_ino parent, store_ino newparent, struct end *from,
+			 struct end *to, unsigned flags)
+{
+	int r = end_find(o, parent, from);
+
+	if (r == 0)
+		r = end_find(o, newparent, to);
+	if (r == 0)
+		r = check(o, from, to, flags);
+	if (r == 0)
+		r = prepare(o, from, to);
+	if (r == 0)
+		r = flags & RENAME_EXCHANGE ? exchange(o, from, to) : replace(o, from, to);
+	return r > 0 ? 0 : r; /* 1: nothing was to be done */
+}
+
+int ovl_rename(struct ovl *o, store_ino parent, const char *name, store_ino newparent,
+	       const char *newname, unsigned flags)
+{
+	struct end from = {.name = name}, to = {.name = newname};
+	int r = name_check(name, &from.len);
+
+	if (r == 0)
+		r = name_check(newname, &to.len);
+	if (r < 0)
+		return r;
+	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE) ||
+	    flags == (RENAME_NOREPLACE | RENAME_EXCHANGE))
+		return -EINVAL;
+	if (!strcmp(name, ".") || !strcmp(name, "..") || !strcmp(newname, ".") ||
+	    !strcmp(newname, ".."))
+		return -EBUSY;
+	r = change_begin(o, false);
+	if (r < 0)
+		return r;
+	lock_excl(o);
+	r = rename_locked(o, parent, newparent, &from, &to, flags);
+	end_release(o, &from);
+	end_release(o, &to);
+	unlock(o);
+	change_end(o);
+	return r;
+}
