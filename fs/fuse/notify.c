@@ -133,12 +133,12 @@ static void notify(struct session *se, store_ino ino, const char *name, size_t l
 		tell(se, ino, name, len);
 }
 
-void notify_inode(void *session, store_ino ino)
+void session_notify_inode(void *session, store_ino ino)
 {
 	notify(session, ino, NULL, 0);
 }
 
-void notify_entry(void *session, store_ino parent, const char *name, size_t len)
+void session_notify_entry(void *session, store_ino parent, const char *name, size_t len)
 {
 	if (len)
 		notify(session, parent, name, len);

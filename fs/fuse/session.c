@@ -217,8 +217,8 @@ struct ovl_notify session_notify(struct session *se)
 {
 	return (struct ovl_notify){
 		.arg = se,
-		.inval_inode = notify_inode,
-		.inval_entry = notify_entry,
+		.inval_inode = session_notify_inode,
+		.inval_entry = session_notify_entry,
 	};
 }
 

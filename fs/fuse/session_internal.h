@@ -127,8 +127,8 @@ int notifier_start(struct session *se);
 /* What waits is dropped; what is being told is waited for, so workers must still run. */
 void notifier_stop(struct notifier *n);
 void notifier_release(struct notifier *n);
-void notify_inode(void *session, store_ino ino);
-void notify_entry(void *session, store_ino parent, const char *name, size_t len);
+void session_notify_inode(void *session, store_ino ino);
+void session_notify_entry(void *session, store_ino parent, const char *name, size_t len);
 
 /* ---- ops_raw.c ---- */
 

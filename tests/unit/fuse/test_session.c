@@ -77,6 +77,23 @@ static int c_write(int file)
 	return r;
 }
 
+/* One write, or one read that no cache answers, of 1 MiB. */
+static int c_big(int writing)
+{
+	int fd = open("e", (writing ? O_WRONLY : O_RDONLY | O_DIRECT) | O_CLOEXEC);
+	void *p = mmap(NULL, FAKE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ssize_t n;
+	int r;
+
+	if (fd < 0 || p == MAP_FAILED)
+		return -errno;
+	n = writing ? pwrite(fd, p, FAKE_SIZE, 0) : pread(fd, p, FAKE_SIZE, 0);
+	r = n < 0 ? -errno : (int)n;
+	(void)munmap(p, FAKE_SIZE);
+	(void)close(fd);
+	return r;
+}
+
 static int c_truncate(int file)
 {
 	return truncate(name_of(file), 10) < 0 ? -errno : 0;
@@ -287,6 +304,17 @@ static void test_names(struct rig *r, struct session *se)
 	eq_int(rig_do(r, c_odd_lookup, 3), -EIO, "nor one of the kernel's own");
 }
 
+static void test_sizes(struct rig *r, struct session *se)
+{
+	uint64_t n = count(se, FUSE_WRITE);
+
+	eq_int(rig_do(r, c_big, 1), FAKE_SIZE, "a write of 1 MiB");
+	eq_int(count(se, FUSE_WRITE), n + 1, "is one request");
+	n = count(se, FUSE_READ);
+	eq_int(rig_do(r, c_big, 0), FAKE_SIZE, "a direct read of 1 MiB");
+	eq_int(count(se, FUSE_READ), n + 1, "is one request");
+}
+
 static void test_content(struct rig *r, struct session *se, struct ovl *o)
 {
 	eq_int(rig_do(r, c_read, 1), 'B', "read");
@@ -452,6 +480,7 @@ int main(void)
 		tap_fatal("session_start");
 	test_names(&r, se);
 	test_content(&r, se, &o);
+	test_sizes(&r, se);
 	test_attributes(&r, &o);
 	test_blocking(&r, se, &o);
 	test_listing(&r, &o, &n);
