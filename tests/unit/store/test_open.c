@@ -1,0 +1,279 @@
+/* store: what is opened, what is refused and with which words; one PID namespace. */
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/wait.h>
+
+#include "store/store_internal.h"
+#include "tests/unit/store/store_test.h"
+
+static void put_file(const char *dir, const char *name, const char *text)
+{
+	char path[192];
+	FILE *f;
+
+	(void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "we");
+	if (!f || fputs(text, f) < 0 || fclose(f))
+		tap_fatal("%s: %m", path);
+}
+
+static bool there(const char *dir, const char *name)
+{
+	char path[192];
+
+	(void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return access(path, F_OK) == 0;
+}
+
+static void refused(const char *dir, unsigned flags, int want, const char *words, const char *what)
+{
+	struct store *s = NULL;
+	struct diag d = {0};
+	int r = store_open(dir, flags, &d, &s);
+
+	ok(r == want && !s && strstr(d.text, words), "%s: %d %s", what, r, d.text);
+	store_close(s);
+}
+
+static void creation(void)
+{
+	char dir[64], sub[128];
+	struct store *s = NULL;
+	struct stat st;
+
+	make_dir(dir);
+	(void)snprintf(sub, sizeof(sub), "%s/a/b", dir);
+	refused(sub, 0, -ENOENT, "no store", "not there");
+	refused(dir, 0, -ENOENT, "no store", "an empty directory");
+	ok(!there(dir, "lock"), "which stays empty");
+	eq_int(store_open(sub, STORE_CREATE, NULL, &s), 0, "made with its parents");
+	ok(stat(sub, &st) == 0 && (st.st_mode & 0777) == 0700, "for its owner alone");
+	store_close(s);
+	eq_int(store_open(sub, 0, NULL, &s), 0, "opened again");
+	store_close(s);
+	store_close(NULL);
+	refused("", STORE_CREATE, -ENOENT, "no store", "an empty path");
+	rm_rf(dir);
+}
+
+static void foreign(void)
+{
+	char dir[64], file[128];
+
+	make_dir(dir);
+	put_file(dir, "thesis.txt", "important");
+	refused(dir, STORE_CREATE, -ENOTEMPTY, "not a store", "a foreign directory");
+	ok(!there(dir, "lock") && !there(dir, "meta"), "is not written to");
+	(void)snprintf(file, sizeof(file), "%s/thesis.txt", dir);
+	refused(file, STORE_CREATE, -ENOTEMPTY, "not a directory", "a file");
+	rm_rf(dir);
+	make_dir(dir);
+	(void)snprintf(file, sizeof(file), "%s/meta", dir);
+	if (mkdir(file, 0700) < 0)
+		tap_fatal("mkdir");
+	refused(dir, STORE_CREATE, -ENOTEMPTY, "not a store",
+		"one with a folder of a name like ours");
+	rm_rf(dir);
+}
+
+static void unreadable(void)
+{
+	char dir[64];
+	pid_t pid;
+	int status = 0;
+
+	make_dir(dir);
+	if (chmod(dir, 0) < 0)
+		tap_fatal("chmod");
+	/* root reads everything: ask as somebody else */
+	pid = fork();
+	if (pid == 0) {
+		struct store *s = NULL;
+		struct diag d = {0};
+		int r;
+
+		if (geteuid() == 0 && setresuid(65534, 65534, 65534) < 0)
+			_exit(9);
+		r = store_open(dir, STORE_CREATE, &d, &s);
+		_exit(r == -EACCES && strstr(d.text, "cannot open the data directory") ? 0 : 1);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		tap_fatal("fork");
+	eq_int(status, 0, "an unreadable directory is -EACCES, with a sentence");
+	(void)chmod(dir, 0700);
+	rm_rf(dir);
+}
+
+static void versions(void)
+{
+	char dir[64];
+
+	make_dir(dir);
+	store_close(open_store(dir));
+	put_file(dir, "format", "rattan store, format 2\n");
+	refused(dir, STORE_CREATE, -EPROTONOSUPPORT, "format 2", "a later format");
+	put_file(dir, "format", "rattan store, format 1");
+	refused(dir, STORE_CREATE, -EBADMSG, "damaged", "half a line");
+	put_file(dir, "format", "#!/bin/sh\n");
+	refused(dir, STORE_CREATE, -EBADMSG, "damaged", "something else");
+	rm_rf(dir);
+}
+
+static void superblock(const char *key, size_t n, const void *value, int want, const char *words,
+		       const char *what)
+{
+	char dir[64], name[] = "superblock";
+	cleanup_tx MDB_txn *t = NULL;
+	MDB_val k = {strlen(name), name}, v = {n, (void *)(uintptr_t)value};
+	struct store *s;
+
+	(void)key;
+	make_dir(dir);
+	s = open_store(dir);
+	if (store_tx_begin(s, &t) < 0 || store_tx_put(s, t, DB_META, &k, &v, 0) < 0 ||
+	    store_tx_commit(&t) < 0)
+		tap_fatal("tx");
+	store_close(s);
+	refused(dir, STORE_CREATE, want, words, what);
+	rm_rf(dir);
+}
+
+static void superblocks(void)
+{
+	static const char other[] = "\x83\xa5"
+				    "block\xcd\x10\x00\xa6"
+				    "digest\xa6"
+				    "sha256\xa6"
+				    "format\x01";
+
+	superblock("", 3, "abc", -EBADMSG, "superblock", "a damaged superblock");
+	superblock("", sizeof(other) - 1, other, -EPROTONOSUPPORT, "4096", "another block size");
+}
+
+static void damaged(void)
+{
+	static const char *const files[] = {"meta/data.mdb", "chunks/data.mdb"};
+	static uint8_t bytes[STORE_BLOCK];
+	char dir[64], path[128];
+	struct store *s;
+	struct stat st;
+
+	for (int i = 0; i < 2; i++) {
+		struct store_chunk c = {.data = bytes, .len = sizeof(bytes)};
+
+		make_dir(dir);
+		s = open_store(dir);
+		if (store_chunks_put(s, &c, 1) < 0)
+			tap_fatal("put");
+		store_close(s);
+		(void)snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
+		if (stat(path, &st) < 0 || truncate(path, st.st_size - 4096) < 0)
+			tap_fatal("truncate");
+		refused(dir, STORE_CREATE, -EBADMSG, "cut short", files[i]);
+		if (truncate(path, 0) < 0)
+			tap_fatal("truncate");
+		refused(dir, STORE_CREATE, -EBADMSG, "cut short", "empty");
+		if (unlink(path) < 0)
+			tap_fatal("unlink");
+		refused(dir, STORE_CREATE, -EBADMSG, "missing", "missing");
+		ok(!there(dir, files[i]), "and not made anew");
+		put_file(dir, files[i],
+			 "this is no LMDB file, but long enough to look at..........");
+		refused(dir, STORE_CREATE, -EBADMSG, "damaged", "garbage");
+		rm_rf(dir);
+	}
+}
+
+/* A creation that was cut off before the format file goes on where it stopped. */
+static void unfinished(void)
+{
+	char dir[64], path[128];
+	struct store *s;
+
+	make_dir(dir);
+	store_close(open_store(dir));
+	(void)snprintf(path, sizeof(path), "%s/format", dir);
+	if (unlink(path) < 0)
+		tap_fatal("unlink");
+	refused(dir, 0, -ENOENT, "no store", "unfinished is not there");
+	s = open_store(dir);
+	ok(there(dir, "format"), "and is finished when asked to create");
+	store_close(s);
+	rm_rf(dir);
+}
+
+/* ---- other processes: this binary again, told what to do ---- */
+
+static int child_open(const char *dir)
+{
+	struct store *s = NULL;
+	struct diag d = {0};
+	int r = store_open(dir, 0, &d, &s);
+
+	store_close(s);
+	if (r == 0)
+		return 10;
+	return r == -EXDEV && strstr(d.text, "PID namespace") ? 11 : 12;
+}
+
+/* @flags: namespaces to unshare first. The child's exit code, or 77 when it may not unshare. */
+static int run_child(const char *dir, int flags)
+{
+	int status = 0;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		if (flags && unshare(flags) < 0)
+			_exit(77);
+		/* CLONE_NEWPID is for children */
+		pid = flags ? fork() : 0;
+		if (pid == 0) {
+			(void)execl("/proc/self/exe", "test_open", "open", dir, (char *)NULL);
+			_exit(1);
+		}
+		_exit(waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status)
+									   : 2);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+		tap_fatal("child");
+	return WEXITSTATUS(status);
+}
+
+static void namespaces(void)
+{
+	int flags = CLONE_NEWPID | (geteuid() == 0 ? 0 : CLONE_NEWUSER);
+	char dir[64];
+	struct store *s;
+	int r;
+
+	make_dir(dir);
+	s = open_store(dir);
+	eq_int(run_child(dir, 0), 10, "a second process of the same namespace may open it");
+	r = run_child(dir, flags);
+	if (r == 77)
+		ok(1, "another PID namespace # SKIP may not unshare");
+	else
+		eq_int(r, 11, "one of another PID namespace may not");
+	store_close(s);
+	if (r != 77)
+		eq_int(run_child(dir, flags), 10, "once nobody has it open, it may");
+	s = open_store(dir);
+	ok(s != NULL, "and then we again");
+	store_close(s);
+	rm_rf(dir);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 3 && !strcmp(argv[1], "open"))
+		return child_open(argv[2]);
+	creation();
+	foreign();
+	unreadable();
+	versions();
+	superblocks();
+	damaged();
+	unfinished();
+	namespaces();
+	return tap_done();
+}
