@@ -1,0 +1,412 @@
+/*
+ * tests/unit/mcp/fake_client.c - an environment that is the host's own tree, for tests of the server
+ * alone: commands are real processes without a sandbox, state is a few numbers. What the server does
+ * with sandboxes is tested in tests/mcp with the real thing.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "client/client.h"
+#include "tests/lib/tap.h"
+
+struct client {
+	char env[65];
+	atomic_uint commits, resets;
+};
+struct ctl {
+	struct client *c;
+};
+struct client_run {
+	struct run *run;
+};
+struct run {
+	pid_t pid;
+	int in_fd, out_fd[2], spill_fd[2];
+	pthread_t pump[2];
+	struct {
+		int from, to;
+	} job[2];
+	long long started_ms, deadline_ms;
+	atomic_bool killed, timed_out;
+	unsigned npumps;
+};
+
+int client_new(const struct ctl_env_opts *o, struct client **ret)
+{
+	struct client *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return -ENOMEM;
+	(void)snprintf(c->env, sizeof(c->env), "%s", o->env);
+	*ret = c;
+	return 0;
+}
+
+void client_free(struct client *c)
+{
+	free(c);
+}
+
+const char *client_env(const struct client *c)
+{
+	return c->env;
+}
+
+int client_ctl_get(struct client *c, struct diag *diag, struct ctl **ret)
+{
+	if (strcmp(c->env, "default") != 0 && strcmp(c->env, "other") != 0)
+		return diag_set(diag, -ENOENT, "no environment %s", c->env);
+	*ret = calloc(1, sizeof(**ret));
+	if (!*ret)
+		return -ENOMEM;
+	(*ret)->c = c;
+	return 0;
+}
+
+void client_ctl_put(struct client *c, struct ctl *ctl, bool broken)
+{
+	(void)c;
+	(void)broken;
+	free(ctl);
+}
+
+int client_add_bind(struct client *c, const char *host, const char *mount, bool rw,
+		    struct diag *diag)
+{
+	(void)c;
+	(void)host;
+	(void)mount;
+	(void)rw;
+	(void)diag;
+	return 0;
+}
+
+int client_attach(struct client *c, struct diag *diag, struct ctl_attach *ret)
+{
+	(void)c;
+	(void)ret;
+	return diag_set(diag, -EOPNOTSUPP, "no tree here");
+}
+
+void ctl_attach_release(struct ctl_attach *a)
+{
+	(void)a;
+}
+
+static void *pump(void *arg)
+{
+	int *fds = arg;
+	char block[65536];
+	ssize_t n;
+
+	while ((n = read(fds[0], block, sizeof(block))) > 0)
+		if (io_write_full(fds[1], block, (size_t)n))
+			break;
+	return NULL;
+}
+
+void run_spec_init(struct run_spec *s)
+{
+	*s = (struct run_spec){
+		.userns_fd = -1, .mntns_fd = -1, .stdin_fd = -1, .spill_fd = {-1, -1}};
+}
+
+static void child(const struct run_spec *s, int in, const int out[static 2])
+{
+	sigset_t none;
+
+	(void)sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	(void)signal(SIGPIPE, SIG_DFL);
+	(void)setpgid(0, 0);
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	(void)dup2(in, 0);
+	(void)dup2(out[0], 1);
+	(void)dup2(s->stderr_mode == RUN_STDERR_MERGED ? out[0] : out[1], 2);
+	for (const char *const *e = s->env; e && *e; e++)
+		(void)putenv((char *)(uintptr_t)*e);
+	/* The tests' workspace is where they stand. */
+	if (strcmp(s->cwd, "/workspace") != 0 && chdir(s->cwd))
+		_exit(125);
+	(void)execl("/bin/bash", "bash", "-c", s->shell, (char *)NULL);
+	_exit(127);
+}
+
+static int run_begin(const struct run_spec *s, struct run *r)
+{
+	int in[2] = {-1, -1}, out[2][2];
+
+	if (pipe2(in, O_CLOEXEC) || pipe2(out[0], O_CLOEXEC) || pipe2(out[1], O_CLOEXEC))
+		return ret_nerrno();
+	r->pid = fork();
+	if (r->pid < 0)
+		return ret_nerrno();
+	if (!r->pid) {
+		int ends[2] = {out[0][1], out[1][1]};
+
+		child(s, in[0], ends);
+	}
+	(void)close(in[0]);
+	(void)close(out[0][1]);
+	(void)close(out[1][1]);
+	r->in_fd = in[1];
+	if (s->stdin_data)
+		(void)!io_write_full(r->in_fd, s->stdin_data, s->stdin_len);
+	if (!s->keep_input)
+		(void)close(steal_fd(&r->in_fd));
+	for (int i = 0; i < 2; i++) {
+		r->out_fd[i] = out[i][0];
+		r->job[i].from = out[i][0];
+		r->job[i].to = s->spill_fd[i];
+		if (s->spill_fd[i] < 0)
+			continue;
+		if (pthread_create(&r->pump[i], NULL, pump, &r->job[i]))
+			return -EAGAIN;
+		r->npumps++;
+	}
+	return 0;
+}
+
+int client_run_start(struct client *c, struct run_spec *spec, const char *what, struct diag *diag,
+		     struct client_run **ret)
+{
+	struct run *r = calloc(1, sizeof(*r));
+	struct client_run *cr = calloc(1, sizeof(*cr));
+	int err;
+
+	(void)c;
+	(void)what;
+	if (!r || !cr)
+		tap_fatal("memory");
+	r->started_ms = io_now_ms();
+	r->deadline_ms = spec->timeout_ms ? r->started_ms + (long long)spec->timeout_ms : 0;
+	err = run_begin(spec, r);
+	if (err)
+		return diag_set(diag, err, "fork");
+	cr->run = r;
+	*ret = cr;
+	return 0;
+}
+
+struct run *client_run_of(struct client_run *cr)
+{
+	return cr->run;
+}
+
+int run_kill(struct run *r, unsigned grace_ms)
+{
+	(void)grace_ms;
+	r->killed = true;
+	(void)kill(-r->pid, SIGKILL);
+	return 0;
+}
+
+static int collect(struct run *r, int status, struct run_result *ret)
+{
+	(void)kill(-r->pid, SIGKILL);
+	for (unsigned i = 0; i < r->npumps; i++)
+		(void)pthread_join(r->pump[i], NULL);
+	r->npumps = 0;
+	*ret = (struct run_result){.killed = r->killed, .timed_out = r->timed_out};
+	ret->wall_s = (double)(io_now_ms() - r->started_ms) / 1000;
+	if (WIFSIGNALED(status)) {
+		ret->state = RUN_SIGNALED;
+		ret->signal = WTERMSIG(status);
+		ret->code = 128 + ret->signal;
+	} else if (WEXITSTATUS(status) == 125) {
+		ret->state = RUN_NOT_STARTED;
+		ret->code = 125;
+		(void)snprintf(ret->step, sizeof(ret->step), "cwd");
+		(void)snprintf(ret->error, sizeof(ret->error), "no such directory");
+	} else {
+		ret->state = RUN_EXITED;
+		ret->code = WEXITSTATUS(status);
+	}
+	return 1;
+}
+
+int run_wait(struct run *r, uint64_t timeout_ms, struct run_result *ret)
+{
+	long long until = timeout_ms > 1000000000ull ? 0 : io_now_ms() + (long long)timeout_ms;
+
+	for (;;) {
+		int status;
+		pid_t p = waitpid(r->pid, &status, WNOHANG);
+
+		if (p == r->pid)
+			return collect(r, status, ret);
+		if (p < 0)
+			return ret_nerrno();
+		if (r->deadline_ms && io_now_ms() >= r->deadline_ms && !r->timed_out) {
+			r->timed_out = true;
+			(void)kill(-r->pid, SIGKILL);
+		}
+		if (until && io_now_ms() >= until)
+			return 0;
+		(void)usleep(2000);
+	}
+}
+
+int run_input(struct run *r, const void *p, size_t n)
+{
+	if (r->in_fd < 0)
+		return -EPIPE;
+	if (!n) {
+		(void)close(steal_fd(&r->in_fd));
+		return 0;
+	}
+	return io_write_full(r->in_fd, p, n);
+}
+
+void client_run_free(struct client_run *cr)
+{
+	struct run_result res;
+	struct run *r;
+
+	if (!cr)
+		return;
+	r = cr->run;
+	if (r->npumps) {
+		(void)run_kill(r, 0);
+		while (!run_wait(r, 1000, &res))
+			continue;
+	}
+	if (r->in_fd >= 0)
+		(void)close(r->in_fd);
+	(void)close(r->out_fd[0]);
+	(void)close(r->out_fd[1]);
+	free(r);
+	free(cr);
+}
+
+/* ---- state ---- */
+
+int ctl_status(struct ctl *c, struct diag *diag, struct ctl_status *ret)
+{
+	(void)diag;
+	*ret = (struct ctl_status){.token = 1, .dirty = true, .modified = 1};
+	(void)snprintf(ret->env, sizeof(ret->env), "%s", c->c->env);
+	(void)snprintf(ret->base, sizeof(ret->base), "host");
+	return 0;
+}
+
+void ctl_status_release(struct ctl_status *s)
+{
+	(void)s;
+}
+
+int ctl_commit(struct ctl *c, const char *message, const char *label, const char *expect,
+	       struct diag *diag, struct ctl_commit *ret)
+{
+	(void)label;
+	(void)diag;
+	if (expect && strcmp(expect, "good") != 0)
+		return -ESTALE;
+	if (!strcmp(message, "nothing"))
+		return -ENODATA;
+	*ret = (struct ctl_commit){.added = 1, .message = strdup(message)};
+	(void)snprintf(ret->id, sizeof(ret->id), "%064x", ++c->c->commits);
+	return 0;
+}
+
+void ctl_commit_release(struct ctl_commit *c)
+{
+	free(c->message);
+}
+
+int ctl_rollback(struct ctl *c, const char *rev, bool force, struct diag *diag,
+		 struct ctl_moved *ret)
+{
+	(void)c;
+	if (!strcmp(rev, "busy") && !force)
+		return diag_set(diag, -EBUSY, "1 command is running");
+	if (strcmp(rev, "base") != 0 && strcmp(rev, "busy") != 0)
+		return diag_set(diag, -ENOENT, "no revision %s", rev);
+	*ret = (struct ctl_moved){.from = "aaaaaaaaaaaaaaaa", .saved = true};
+	return 0;
+}
+
+int ctl_reset(struct ctl *c, bool force, struct diag *diag, struct ctl_moved *ret)
+{
+	const char *mark = getenv("FAKE_RESET_FILE");
+
+	(void)force;
+	(void)diag;
+	c->c->resets++;
+	if (mark)
+		(void)close(open(mark, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+	*ret = (struct ctl_moved){0};
+	return 0;
+}
+
+int ctl_log(struct ctl *c, bool all, bool automatic, struct diag *diag,
+	    int (*fn)(void *arg, const struct ctl_commit *cm), void *arg)
+{
+	(void)all;
+	(void)automatic;
+	(void)diag;
+	for (unsigned i = c->c->commits; i; i--) {
+		struct ctl_commit cm = {.message = (char[]){"m"}};
+
+		(void)snprintf(cm.id, sizeof(cm.id), "%064x", i);
+		if (fn(arg, &cm))
+			break;
+	}
+	return 0;
+}
+
+int ctl_diff(struct ctl *c, const char *a, const char *b, struct diag *diag,
+	     int (*fn)(void *arg, const struct ctl_change *ch), void *arg)
+{
+	static const struct ctl_change ch[] = {
+		{.kind = 'M', .path = "/workspace/a", .mode = S_IFREG | 0644},
+		{.kind = 'A', .path = "/workspace/ab", .mode = S_IFREG | 0644},
+		{.kind = 'D', .path = "/workspace/d/x", .mode = S_IFREG | 0644},
+	};
+
+	(void)c;
+	(void)a;
+	(void)b;
+	(void)diag;
+	for (size_t i = 0; i < ARRAY_SIZE(ch); i++)
+		if (fn(arg, &ch[i]))
+			break;
+	return 0;
+}
+
+int ctl_cat(struct ctl *c, const char *rev, const char *path, struct diag *diag, int *ret_fd,
+	    uint32_t *ret_mode)
+{
+	char name[] = "/tmp/fake-cat-XXXXXX";
+	int fd;
+
+	(void)c;
+	(void)diag;
+	if (strcmp(path, "/workspace/a") != 0)
+		return -ENOENT;
+	fd = mkostemp(name, O_CLOEXEC);
+	if (fd < 0)
+		return ret_nerrno();
+	(void)unlink(name);
+	if (io_write_full(fd, rev ? "one\ntwo\n" : "one\nzwei\n", rev ? 8 : 9))
+		return -EIO;
+	*ret_fd = fd;
+	*ret_mode = S_IFREG | 0644;
+	return 0;
+}
+
+int ctl_changes(struct ctl *c, uint64_t token, struct diag *diag, uint64_t *ret_token,
+		int (*fn)(void *arg, const char *path, char what), void *arg)
+{
+	(void)c;
+	(void)diag;
+	*ret_token = token + 1;
+	return fn(arg, "/workspace/changed.c", 'M');
+}
