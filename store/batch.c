@@ -490,7 +490,7 @@ static int commit_tx(struct tx *x)
 		r = journal_flush(x);
 	if (r == 0)
 		r = store_layer_write(s, x->t, x->b->layer, &x->rec);
-	return r < 0 ? r : store_tx_commit(&x->t);
+	return r < 0 ? r : store_tx_commit(s, &x->t);
 }
 
 int store_batch_commit(struct store_batch *b)

@@ -132,7 +132,7 @@ static int items_write(struct store *s, struct item *items, size_t n, bool small
 	}
 	if (r < 0 || !t)
 		return r;
-	return store_tx_commit(&t);
+	return store_tx_commit(s, &t);
 }
 
 /* Take chunks from @c until a transaction is full: *@ret_took of them, *@ret_n to be written. */

@@ -282,7 +282,7 @@ int store_env_create(struct store *s, const char *name, store_layer base, const 
 	if (r == 0)
 		r = env_write(s, t, &e, MDB_NOOVERWRITE);
 	if (r == 0)
-		r = store_tx_commit(&t);
+		r = store_tx_commit(s, &t);
 	if (r == 0)
 		*ret = e;
 	return r;
@@ -339,7 +339,7 @@ int store_env_remove(struct store *s, const char *name)
 		r = moves_drop(s, t, name);
 	if (r == 0)
 		r = store_env_refs_drop(s, t, name);
-	return r < 0 ? r : store_tx_commit(&t);
+	return r < 0 ? r : store_tx_commit(s, &t);
 }
 
 /* The stored state, which must be what the caller believes it to be. */
@@ -400,7 +400,7 @@ int store_env_seal(struct store *s, struct store_env *env, struct store_commit *
 	if (r == 0)
 		r = seal_tx(s, t, &e, &made);
 	if (r == 0)
-		r = store_tx_commit(&t);
+		r = store_tx_commit(s, &t);
 	if (r < 0)
 		return r;
 	*c = made;
@@ -445,7 +445,7 @@ int store_env_move(struct store *s, struct store_env *env, store_layer target, c
 	if (r == 0)
 		r = env_write(s, t, &e, 0);
 	if (r == 0)
-		r = store_tx_commit(&t);
+		r = store_tx_commit(s, &t);
 	if (r == 0)
 		*env = e;
 	return r;

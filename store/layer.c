@@ -116,7 +116,7 @@ int store_layer_new(struct store *s, store_layer parent, store_layer *ret)
 	if (r == 0)
 		r = store_layer_add(s, t, parent, &layer);
 	if (r == 0)
-		r = store_tx_commit(&t);
+		r = store_tx_commit(s, &t);
 	if (r == 0)
 		*ret = layer;
 	return r;
@@ -138,7 +138,7 @@ int store_layer_seal(struct store *s, store_layer layer)
 		return -ESTALE;
 	rec.state = STORE_LAYER_SEALED;
 	r = store_layer_write(s, t, layer, &rec);
-	return r < 0 ? r : store_tx_commit(&t);
+	return r < 0 ? r : store_tx_commit(s, &t);
 }
 
 int store_layer_common(struct store *s, store_layer a, store_layer b, store_layer *ret)

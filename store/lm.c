@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include <sys/statvfs.h>
 #include <zstd.h>
 
 #include "store/store_internal.h"
@@ -7,6 +8,7 @@
 #define IDLE_MAX    32
 /* Every reader of every process takes a slot in LMDB's table of 64 bytes each. */
 #define READERS_MAX 2046
+#define NO_ROOM     (1u << 20)
 
 int store_lm_err(int rc)
 {
@@ -55,7 +57,7 @@ static int env_open(MDB_env *env, const char *path, size_t map, unsigned flags)
 	return store_lm_err(rc);
 }
 
-int store_pool_open(struct store_pool *p, const char *path, size_t map, bool rdonly)
+static int env_make(const char *path, size_t map, bool rdonly, MDB_env **ret)
 {
 	/* NOTLS: readers belong to the pool, not to threads. NORDAHEAD: random access; read-ahead
 	 * of the map doubles the time of a cold read. No WRITEMAP: a full disk would be SIGBUS. */
@@ -68,8 +70,28 @@ int store_pool_open(struct store_pool *p, const char *path, size_t map, bool rdo
 	r = env_open(env, path, map, flags);
 	if (r == 0)
 		r = store_lm_err(mdb_reader_check(env, &dead));
-	if (r == 0)
-		r = -pthread_mutex_init(&p->lock, NULL);
+	if (r < 0) {
+		mdb_env_close(env);
+		return r;
+	}
+	*ret = env;
+	return 0;
+}
+
+int store_pool_open(struct store_pool *p, const char *path, size_t map, bool rdonly)
+{
+	MDB_env *env;
+	int r = env_make(path, map, rdonly, &env);
+
+	/* Address space may be limited (ulimit -v, sanitizers). A smaller map serves as long as the
+	 * file stays below it; LMDB notices when it does not. */
+	while (r == -ENOMEM && map >> 30) {
+		map /= 16;
+		r = env_make(path, map, rdonly, &env);
+	}
+	if (r < 0)
+		return r;
+	r = -pthread_mutex_init(&p->lock, NULL);
 	if (r < 0) {
 		mdb_env_close(env);
 		return r;
@@ -224,12 +246,23 @@ int store_tx_begin(struct store *s, MDB_txn **ret)
 	return store_lm_err(mdb_txn_begin(s->meta.env, NULL, 0, ret));
 }
 
-int store_tx_commit(MDB_txn **t)
+/* LMDB reports a short write as EIO ("which error code?" its source asks). When there is no room
+ * left, that is what it was. */
+static bool no_room(struct store *s)
+{
+	struct statvfs v;
+
+	return fstatvfs(s->dir_fd, &v) == 0 && (uint64_t)v.f_bavail * v.f_frsize < NO_ROOM;
+}
+
+int store_tx_commit(struct store *s, MDB_txn **t)
 {
 	MDB_txn *txn = *t;
+	int r;
 
 	*t = NULL;
-	return store_lm_err(mdb_txn_commit(txn));
+	r = store_lm_err(mdb_txn_commit(txn));
+	return r == -EIO && no_room(s) ? -ENOSPC : r;
 }
 
 void store_tx_abortp(MDB_txn **t)

@@ -226,7 +226,7 @@ static int put_superblock(struct store *s)
 	r = store_tx_put(s, t, DB_META, &k, &v, MDB_NOOVERWRITE);
 	if (r == -EEXIST) /* an earlier creation came this far */
 		return 0;
-	return r < 0 ? r : store_tx_commit(&t);
+	return r < 0 ? r : store_tx_commit(s, &t);
 }
 
 static int parse_superblock(const MDB_val *v, uint64_t *ret_format, uint64_t *ret_block,
@@ -495,7 +495,7 @@ int store_reserve_inos(struct store *s, uint64_t n, store_ino *ret_first)
 	first += STORE_FIRST_INO - 1;
 	if (n > STORE_HOST_INO || first + n > STORE_HOST_INO)
 		return -ENOSPC;
-	r = store_tx_commit(&t);
+	r = store_tx_commit(s, &t);
 	if (r == 0)
 		*ret_first = first;
 	return r;

@@ -19,32 +19,34 @@
 #include "base/err.h"
 #include "store/digest.h"
 
-typedef uint64_t store_ino;   /* unique in the whole store, never reused; 1 is the root of every tree */
+typedef uint64_t
+	store_ino; /* unique in the whole store, never reused; 1 is the root of every tree */
 typedef uint64_t store_layer; /* grows; a child's number is larger than its parent's; 0 is none */
 
-#define STORE_ROOT_INO   1
-#define STORE_FIRST_INO  64 /* numbers below are reserved */
+#define STORE_ROOT_INO  1
+#define STORE_FIRST_INO 64 /* numbers below are reserved */
 /* Inode numbers at and above this one are not handed out by store_reserve_inos(): the core derives
  * them from host inodes (fs/core/hostsrc.h). Still below 2^63, as off_t-like users expect. */
-#define STORE_HOST_INO   (UINT64_C(1) << 62)
-#define STORE_NAME_MAX   255
-#define STORE_BLOCK      (128 * 1024) /* bytes of file content per block; in the superblock */
-#define REC_INLINE_MAX   1536         /* content up to this size lies in the record */
-#define REC_XATTR_MAX    256          /* values up to this size lie in the record */
-#define REC_ORIGIN_MAX   4096
+#define STORE_HOST_INO  (UINT64_C(1) << 62)
+#define STORE_NAME_MAX  255
+#define STORE_BLOCK     (128 * 1024) /* bytes of file content per block; in the superblock */
+#define REC_INLINE_MAX  1536         /* content up to this size lies in the record */
+#define REC_XATTR_MAX   256          /* values up to this size lie in the record */
+#define REC_ORIGIN_MAX  4096
 
 /* Where a regular file's bytes are. */
 enum rec_content {
-	REC_EMPTY = 0,   /* no bytes kept: every byte is a hole (or, with an origin, the host's) */
-	REC_INLINE = 1,  /* data/data_len, zero-padded to size */
-	REC_CHUNK = 2,   /* one chunk holds block 0; size <= STORE_BLOCK; zero-padded to size */
-	REC_EXTENTS = 3, /* see the extents of this inode; what none covers is a hole, or the host's */
+	REC_EMPTY = 0,  /* no bytes kept: every byte is a hole (or, with an origin, the host's) */
+	REC_INLINE = 1, /* data/data_len, zero-padded to size */
+	REC_CHUNK = 2,  /* one chunk holds block 0; size <= STORE_BLOCK; zero-padded to size */
+	REC_EXTENTS =
+		3, /* see the extents of this inode; what none covers is a hole, or the host's */
 };
 
 /* A host file or directory that stands behind an inode. Paths are bytes without NUL. */
 struct rec_origin {
-	char *root;  /* absolute path of the host source ("/usr", "/home/u/project"); NULL: no origin */
-	char *rel;   /* path below it without leading slash; "" is the root itself */
+	char *root; /* absolute path of the host source ("/usr", "/home/u/project"); NULL: no origin */
+	char *rel;      /* path below it without leading slash; "" is the root itself */
 	unsigned flags; /* enum rec_origin_flags */
 	/* Regular files: bytes [0, valid) not covered by an extent are read from the host file, which
 	 * had this identity when it was first changed here. 0 when the copy is complete. */
@@ -110,6 +112,6 @@ int rec_inode_decode(const void *p, size_t n, struct rec_inode *ret) MUST_USE;
 
 /* The value of a names record. */
 struct rec_name {
-	store_ino ino;    /* 0: a tombstone, the name is gone in this layer */
-	uint32_t type;    /* S_IFMT bits of the inode */
+	store_ino ino; /* 0: a tombstone, the name is gone in this layer */
+	uint32_t type; /* S_IFMT bits of the inode */
 };

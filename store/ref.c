@@ -38,7 +38,7 @@ int store_ref_set(struct store *s, const char *name, store_layer layer)
 	key_be64(b, layer);
 	v = (MDB_val){8, b};
 	r = store_tx_put(s, t, DB_REFS, &k, &v, 0);
-	return r < 0 ? r : store_tx_commit(&t);
+	return r < 0 ? r : store_tx_commit(s, &t);
 }
 
 static int ref_read(struct store *s, MDB_txn *t, const char *name, store_layer *ret)
@@ -70,7 +70,7 @@ int store_ref_del(struct store *s, const char *name)
 
 	if (r == 0)
 		r = store_tx_del(s, t, DB_REFS, &k);
-	return r < 0 ? r : store_tx_commit(&t);
+	return r < 0 ? r : store_tx_commit(s, &t);
 }
 
 int store_refs(struct store *s, int (*fn)(void *arg, const char *name, store_layer layer),

@@ -72,7 +72,7 @@ int store_view_names(struct store_view *v, store_ino parent,
 /* One block of a REC_EXTENTS file. */
 struct store_extent {
 	uint64_t block;
-	uint32_t len;  /* bytes kept (<= STORE_BLOCK); the rest of the block is zero; 0: a hole */
+	uint32_t len; /* bytes kept (<= STORE_BLOCK); the rest of the block is zero; 0: a hole */
 	struct digest chunk;
 };
 /* -ENOENT: no extent recorded for @block. */
@@ -96,7 +96,7 @@ int store_view_links(struct store_view *v, store_ino ino,
 
 struct store_chunk {
 	const void *data;
-	size_t len; /* 1..STORE_BLOCK */
+	size_t len;           /* 1..STORE_BLOCK */
 	struct digest digest; /* set by store_chunks_put */
 };
 /* Hash, and keep what is not there yet; durable when it returns. Equal content is kept once (S3). */
@@ -155,8 +155,13 @@ int store_layer_seal(struct store *s, store_layer layer) MUST_USE;
 /* The nearest common ancestor; 0 when there is none. */
 int store_layer_common(struct store *s, store_layer a, store_layer b, store_layer *ret) MUST_USE;
 
-enum store_key_kind { STORE_KEY_INODE = 1, STORE_KEY_NAME, STORE_KEY_EXTENT, STORE_KEY_XATTR,
-		      STORE_KEY_LINK };
+enum store_key_kind {
+	STORE_KEY_INODE = 1,
+	STORE_KEY_NAME,
+	STORE_KEY_EXTENT,
+	STORE_KEY_XATTR,
+	STORE_KEY_LINK
+};
 /* What a layer wrote, each key once, in no particular order. @name only for NAME, XATTR, LINK;
  * @ino is the parent for NAME; @block is the block for EXTENT, the parent for LINK, else 0. */
 int store_layer_journal(struct store *s, store_layer layer,

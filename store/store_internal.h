@@ -110,7 +110,7 @@ int store_rd_get(struct store_rd *rd, enum store_db db, MDB_val *k, MDB_val *v) 
 
 /* A meta write transaction, aborted at the end of the scope unless it was committed. */
 int store_tx_begin(struct store *s, MDB_txn **ret) MUST_USE;
-int store_tx_commit(MDB_txn **t) MUST_USE;
+int store_tx_commit(struct store *s, MDB_txn **t) MUST_USE;
 void store_tx_abortp(MDB_txn **t);
 #define cleanup_tx __attribute__((cleanup(store_tx_abortp)))
 int store_tx_get(struct store *s, MDB_txn *t, enum store_db db, MDB_val *k, MDB_val *v) MUST_USE;

@@ -131,7 +131,7 @@ static void superblock(const char *key, size_t n, const void *value, int want, c
 	make_dir(dir);
 	s = open_store(dir);
 	if (store_tx_begin(s, &t) < 0 || store_tx_put(s, t, DB_META, &k, &v, 0) < 0 ||
-	    store_tx_commit(&t) < 0)
+	    store_tx_commit(s, &t) < 0)
 		tap_fatal("tx");
 	store_close(s);
 	refused(dir, STORE_CREATE, want, words, what);
