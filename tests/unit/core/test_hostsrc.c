@@ -1,0 +1,288 @@
+/* A host directory read in place: what it shows, what it refuses, and the identity of its files. */
+#include <errno.h>
+#include <pthread.h>
+#include <sys/xattr.h>
+#include <time.h>
+
+#include "data_fixture.h"
+#include "fs/core/hostsrc.h"
+
+static void make_tree(struct fixture *f)
+{
+	char p[PATH_MAX], q[PATH_MAX];
+
+	fixture_path(f, "src", p);
+	fixture_path(f, "src/sub", q);
+	if (mkdir(p, 0755) < 0 || mkdir(q, 0755) < 0)
+		tap_fatal("mkdir");
+	fixture_path(f, "src/closed", q);
+	if (mkdir(q, 0711) < 0)
+		tap_fatal("mkdir");
+	fixture_file(f, "src/sub/file", "hello world", 11);
+	fixture_file(f, "src/secret", "x", 1);
+	fixture_file(f, "outside", "y", 1);
+	fixture_path(f, "src/secret", q);
+	if (chmod(q, 0640) < 0)
+		tap_fatal("chmod");
+	fixture_path(f, "src/link", q);
+	if (symlink("sub/file", q) < 0)
+		tap_fatal("symlink");
+	fixture_path(f, "src/out", q);
+	if (symlink("..", q) < 0)
+		tap_fatal("symlink");
+	fixture_path(f, "src/fifo", q);
+	if (mkfifo(q, 0644) < 0)
+		tap_fatal("mkfifo");
+}
+
+struct names {
+	char seen[512];
+	unsigned types;
+	int n;
+};
+
+static int add_name(void *arg, const char *name, uint64_t ino, unsigned type)
+{
+	struct names *l = arg;
+
+	l->n++;
+	l->types |= 1u << type;
+	(void)snprintf(l->seen + strlen(l->seen), sizeof l->seen - strlen(l->seen), "[%s]", name);
+	return ino ? 0 : -EIO;
+}
+
+static int stop(void *arg, const char *name, uint64_t ino, unsigned type)
+{
+	(void)arg;
+	(void)name;
+	(void)ino;
+	(void)type;
+	return 7;
+}
+
+static void test_looking(struct hostsrc *h)
+{
+	struct names l = {0};
+	char target[4096];
+	struct stat st, root;
+
+	eq_int(hostsrc_stat(h, "", &root), 0, "the root itself");
+	ok(S_ISDIR(root.st_mode), "is a directory");
+	eq_int(hostsrc_stat(h, "sub/file", &st), 0, "a file below");
+	eq_int(st.st_size, 11, "its size");
+	ok(hostsrc_ino(h, &st) == (STORE_HOST_INO | UINT64_C(5) << 40 | st.st_ino),
+	   "its number is told from the source and the host's number");
+	st.st_dev++;
+	ok(hostsrc_ino(h, &st) == 0, "files of another device are numbered by the core");
+	eq_int(hostsrc_stat(h, "link", &st), 0, "a symlink");
+	ok(S_ISLNK(st.st_mode), "is not followed");
+	eq_int(hostsrc_readlink(h, "link", target), 0, "and can be read");
+	eq_str(target, "sub/file", "its target");
+	eq_int(hostsrc_readlink(h, "sub", target), -EINVAL, "a directory has no target");
+	eq_int(hostsrc_stat(h, "none", &st), -ENOENT, "nothing there");
+	eq_int(hostsrc_list(h, "", add_name, &l), 0, "list");
+	eq_int(l.n, 6, "all names: %s", l.seen);
+	ok(l.types == (1u << DT_REG | 1u << DT_DIR | 1u << DT_LNK | 1u << DT_FIFO),
+	   "types are known");
+	eq_int(hostsrc_list(h, "", stop, NULL), 7, "a callback can stop");
+	eq_int(hostsrc_list(h, "sub/file", add_name, &l), -ENOTDIR, "a file has no names");
+}
+
+static void test_confined(struct fixture *f, struct hostsrc *h)
+{
+	struct stat st;
+	char buf[8], abs[PATH_MAX];
+
+	fixture_path(f, "outside", abs);
+	ok(hostsrc_stat(h, "../outside", &st) < 0, "no way up");
+	ok(hostsrc_stat(h, "sub/../../outside", &st) < 0, "not from within either");
+	ok(hostsrc_stat(h, "out/outside", &st) < 0, "not through a symlink");
+	ok(hostsrc_stat(h, abs, &st) < 0, "no absolute paths");
+	eq_int(hostsrc_pread(h, "link", NULL, 0, buf, 1), -ELOOP, "symlinks are not read through");
+	ok(hostsrc_pread(h, "fifo", NULL, 0, buf, 1) < 0, "a fifo is no file and does not block");
+}
+
+static void test_public(struct fixture *f)
+{
+	struct hostsrc *h;
+	struct names l = {0};
+	struct stat st;
+	char buf[8], p[PATH_MAX];
+
+	fixture_path(f, "src", p);
+	if (hostsrc_open(p, REC_ORIGIN_PUBLIC, 0, &h) < 0)
+		tap_fatal("open");
+	eq_int(hostsrc_flags(h), REC_ORIGIN_PUBLIC, "flags");
+	eq_str(hostsrc_root(h), p, "root");
+	eq_int(hostsrc_stat(h, "secret", &st), -ENOENT, "what not everyone may read is not there");
+	eq_int(hostsrc_pread(h, "secret", NULL, 0, buf, 1), -ENOENT, "nor read");
+	eq_int(hostsrc_stat(h, "closed", &st), -ENOENT, "nor a directory that cannot be listed");
+	eq_int(hostsrc_getxattr(h, "secret", "user.x", buf, 1), -ENOENT, "nor its attributes");
+	eq_int(hostsrc_list(h, "", add_name, &l), 0, "list");
+	ok(!strstr(l.seen, "secret") && !strstr(l.seen, "closed"), "nor listed: %s", l.seen);
+	ok(strstr(l.seen, "[sub]") && strstr(l.seen, "[link]"), "the rest is");
+	eq_int(hostsrc_stat(h, "sub/file", &st), 0, "the rest is shown");
+	hostsrc_close(h);
+}
+
+static void test_reading(struct fixture *f, struct hostsrc *h)
+{
+	struct hostsrc_id id;
+	struct stat st;
+	char buf[32], p[PATH_MAX], q[PATH_MAX];
+	struct timespec nap = {.tv_nsec = 40 * 1000 * 1000};
+
+	eq_int(hostsrc_pread(h, "sub/file", NULL, 6, buf, sizeof buf), 5, "read up to the end");
+	ok(!memcmp(buf, "world", 5), "the bytes");
+	eq_int(hostsrc_pread(h, "sub/file", NULL, 99, buf, sizeof buf), 0, "behind the end");
+	if (hostsrc_stat(h, "sub/file", &st) < 0)
+		tap_fatal("stat");
+	hostsrc_id_of(&st, &id);
+	eq_int(hostsrc_pread(h, "sub/file", &id, 0, buf, 5), 5, "with its identity");
+	/* replaced by rename, as editors do */
+	fixture_file(f, "src/sub/new", "HELLO WORLD", 11);
+	fixture_path(f, "src/sub/new", p);
+	fixture_path(f, "src/sub/file", q);
+	(void)rename(p, q);
+	(void)nanosleep(&nap, NULL);
+	eq_int(hostsrc_pread(h, "sub/file", &id, 0, buf, 5), -ESTALE, "a replaced file is refused");
+	eq_int(hostsrc_pread(h, "sub/file", NULL, 0, buf, 5), 5, "the new one is read");
+	ok(!memcmp(buf, "HELLO", 5), "and is the new one");
+	if (hostsrc_stat(h, "sub/file", &st) < 0)
+		tap_fatal("stat");
+	hostsrc_id_of(&st, &id);
+	/* changed in place, size and all */
+	fixture_file(f, "src/sub/file", "hello worlds", 12);
+	eq_int(hostsrc_pread(h, "sub/file", &id, 0, buf, 5), -ESTALE, "a changed file is refused");
+	eq_int(hostsrc_pread(h, "sub", NULL, 0, buf, 1), -EISDIR, "a directory is not read");
+	(void)unlink(q);
+	(void)nanosleep(&nap, NULL);
+	eq_int(hostsrc_pread(h, "sub/file", NULL, 0, buf, 5), -ENOENT, "a removed file is gone");
+	fixture_file(f, "src/sub/file", "hello world", 11);
+}
+
+static void test_sparse(struct fixture *f, struct hostsrc *h)
+{
+	char p[PATH_MAX];
+	int fd;
+
+	fixture_path(f, "src/sub/sparse", p);
+	fd = open(p, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	if (fd < 0 || ftruncate(fd, 1 << 20) < 0 || pwrite(fd, "x", 1, 700000) != 1)
+		tap_fatal("sparse file");
+	(void)close(fd);
+	ok(hostsrc_seek(h, "sub/sparse", 0, SEEK_DATA) >= 0, "data is found");
+	ok(hostsrc_seek(h, "sub/sparse", 0, SEEK_DATA) <= 700000, "at or before it");
+	eq_int(hostsrc_seek(h, "sub/sparse", 1 << 20, SEEK_DATA), -ENXIO, "none behind the end");
+}
+
+static void test_xattrs(struct fixture *f, struct hostsrc *h)
+{
+	char p[PATH_MAX], buf[64];
+
+	fixture_path(f, "src/sub/file", p);
+	if (setxattr(p, "user.note", "abc", 3, 0) < 0) {
+		ok(1, "user xattrs # SKIP the file system has none");
+		return;
+	}
+	eq_int(hostsrc_getxattr(h, "sub/file", "user.note", buf, sizeof buf), 3, "an xattr");
+	ok(!memcmp(buf, "abc", 3), "its value");
+	ok(hostsrc_listxattr(h, "sub/file", buf, sizeof buf) >= 10, "the list");
+	eq_int(hostsrc_getxattr(h, "sub/file", "user.none", buf, sizeof buf), -ENODATA, "none");
+}
+
+/* ---- many files and threads: the descriptor cache ---- */
+
+#define MANY 300
+
+struct many {
+	struct hostsrc *h;
+	unsigned seed;
+	int bad;
+};
+
+static void *read_many(void *arg)
+{
+	struct many *m = arg;
+
+	for (int i = 0; i < 3000; i++) {
+		char rel[32], buf[16], want[16];
+		unsigned k = (m->seed = m->seed * 1103515245u + 12345u) / 65536u % MANY;
+		ssize_t n;
+
+		(void)snprintf(rel, sizeof rel, "many/%u", k);
+		(void)snprintf(want, sizeof want, "%05u", k);
+		n = hostsrc_pread(m->h, rel, NULL, 0, buf, sizeof buf);
+		if (n != 5 || memcmp(buf, want, 5) != 0)
+			m->bad++;
+	}
+	return NULL;
+}
+
+static int open_fds(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (d && readdir(d))
+		n++;
+	if (d)
+		(void)closedir(d);
+	return n;
+}
+
+static void test_many(struct fixture *f, struct hostsrc *h)
+{
+	struct many m[3];
+	pthread_t t[3];
+	char p[PATH_MAX];
+	int before = open_fds(), bad = 0;
+
+	fixture_path(f, "src/many", p);
+	if (mkdir(p, 0755) < 0)
+		tap_fatal("mkdir");
+	for (unsigned i = 0; i < MANY; i++) {
+		char name[32], text[16];
+
+		(void)snprintf(name, sizeof name, "src/many/%u", i);
+		(void)snprintf(text, sizeof text, "%05u", i);
+		fixture_file(f, name, text, 5);
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		m[i] = (struct many){h, i + 1, 0};
+		if (pthread_create(&t[i], NULL, read_many, &m[i]))
+			tap_fatal("thread");
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		(void)pthread_join(t[i], NULL);
+		bad += m[i].bad;
+	}
+	eq_int(bad, 0, "each file reads as itself, from several threads");
+	ok(open_fds() - before <= 128, "%d descriptors are kept", open_fds() - before);
+}
+
+int main(void)
+{
+	struct fixture f;
+	struct hostsrc *h;
+	char p[PATH_MAX];
+
+	(void)umask(022);
+	fixture_open(&f);
+	make_tree(&f);
+	fixture_path(&f, "src", p);
+	ok(hostsrc_open("relative", 0, 0, &h) == -EINVAL, "a relative root is refused");
+	ok(hostsrc_open("/nonexistent/dir", 0, 0, &h) == -ENOENT, "a missing root is refused");
+	if (hostsrc_open(p, 0, 5, &h) < 0)
+		tap_fatal("hostsrc_open");
+	test_looking(h);
+	test_confined(&f, h);
+	test_public(&f);
+	test_reading(&f, h);
+	test_sparse(&f, h);
+	test_xattrs(&f, h);
+	test_many(&f, h);
+	hostsrc_close(h);
+	fixture_close(&f);
+	return tap_done();
+}
