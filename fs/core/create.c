@@ -221,13 +221,13 @@ static int link_locked(struct ovl *o, store_ino ino, store_ino parent, const cha
 
 	if (r < 0)
 		return r;
-	if (S_ISDIR(n->rec.mode))
-		return -EPERM;
-	if (n->rec.nlink == 0 && !n->tmpfile)
-		return -ENOENT;
-	if (n->rec.nlink >= NLINK_MAX)
-		return -EMLINK;
 	r = free_name(o, parent, name, len, &dir, &f);
+	if (r == 0 && S_ISDIR(n->rec.mode))
+		r = -EPERM;
+	if (r == 0 && n->rec.nlink == 0 && !n->tmpfile)
+		r = -ENOENT;
+	if (r == 0 && n->rec.nlink >= NLINK_MAX)
+		r = -EMLINK;
 	if (r == 0) /* a link would open a protected file to changes */
 		r = node_may_write(o, n);
 	if (r == 0)

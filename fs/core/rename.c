@@ -94,10 +94,13 @@ static int check_tree(struct ovl *o, struct end *from, struct end *to, bool exch
 
 	if (S_ISDIR(from->n->rec.mode) && from->dir != to->dir)
 		r = not_below(o, to->dir, from->n);
-	/* The other way round the target is an ancestor of the source: never empty, so ENOTEMPTY,
-	 * but an exchange would make a loop. */
-	if (r == 0 && exchange && S_ISDIR(to->n->rec.mode) && from->dir != to->dir)
+	/* The other way round: an ancestor of the source is not empty, and an exchange would make a
+	 * loop. */
+	if (r == 0 && to->n && S_ISDIR(to->n->rec.mode) && from->dir != to->dir) {
 		r = not_below(o, from->dir, to->n);
+		if (r == -EINVAL && !exchange)
+			r = -ENOTEMPTY;
+	}
 	return r;
 }
 

@@ -465,6 +465,8 @@ int ovl_removexattr(struct ovl *o, store_ino ino, const char *name)
 	lock_excl(o);
 	r = xattr_begin(o, ino, &n);
 	if (r == 0)
+		r = xattr_allowed(n, name, 0);
+	if (r == 0)
 		r = xattr_remove(o, n, name);
 	if (r == 0)
 		xattr_done(o, n);
