@@ -56,17 +56,25 @@ static bool starts(const char *p, const char *dir)
 static int refuse_foreign(struct files_call *fc, const char *raw)
 {
 	if (!strncmp(raw, "file://", 7))
-		return tool_error(fc->out, "path: '%s' is a URL; give the path in the sandbox, such "
-					   "as src/main.c (relative to %s)", raw, FILES_WORKSPACE);
+		return tool_error(fc->out,
+				  "path: '%s' is a URL; give the path in the sandbox, such "
+				  "as src/main.c (relative to %s)",
+				  raw, FILES_WORKSPACE);
 	if (windows_path(raw))
-		return tool_error(fc->out, "path: '%s' is a path of a Windows host, which is not "
-					   "visible here; the project is at %s", raw, FILES_WORKSPACE);
+		return tool_error(fc->out,
+				  "path: '%s' is a path of a Windows host, which is not "
+				  "visible here; the project is at %s",
+				  raw, FILES_WORKSPACE);
 	if (raw[0] == '~')
-		return tool_error(fc->out, "path: '~' is not expanded; \"~\" here means /home/user, so "
-					   "write /home/user%s", strchr(raw, '/') ? strchr(raw, '/') : "");
+		return tool_error(fc->out,
+				  "path: '~' is not expanded; \"~\" here means /home/user, so "
+				  "write /home/user%s",
+				  strchr(raw, '/') ? strchr(raw, '/') : "");
 	if (starts(raw, "/Users") || starts(raw, "/Volumes"))
-		return tool_error(fc->out, "path: '%s' is a path of the host, which is not visible "
-					   "here; the project is at %s", raw, FILES_WORKSPACE);
+		return tool_error(fc->out,
+				  "path: '%s' is a path of the host, which is not visible "
+				  "here; the project is at %s",
+				  raw, FILES_WORKSPACE);
 	return 1;
 }
 
@@ -104,8 +112,10 @@ int files_path(struct files_call *fc, const char *raw, char **ret)
 	if (!raw)
 		raw = ".";
 	if (!*raw)
-		return tool_error(fc->out, "path is empty; give a file path, relative to %s or absolute "
-					   "in the sandbox", FILES_WORKSPACE);
+		return tool_error(fc->out,
+				  "path is empty; give a file path, relative to %s or absolute "
+				  "in the sandbox",
+				  FILES_WORKSPACE);
 	r = refuse_foreign(fc, raw);
 	if (r <= 0)
 		return r;
@@ -115,8 +125,10 @@ int files_path(struct files_call *fc, const char *raw, char **ret)
 	if (strlen(path) >= PATH_MAX)
 		return tool_error(fc->out, "path is longer than %d bytes", PATH_MAX - 1);
 	if (starts(path, "/proc") || starts(path, "/sys") || starts(path, "/dev"))
-		return tool_error(fc->out, "path: %s belongs to the kernel and is not served by the file "
-					   "tools; use shell_run, for example: cat %s", path, path);
+		return tool_error(fc->out,
+				  "path: %s belongs to the kernel and is not served by the file "
+				  "tools; use shell_run, for example: cat %s",
+				  path, path);
 	*ret = steal_ptr(&path);
 	return 1;
 }
@@ -132,7 +144,10 @@ int files_put_path(struct buf *b, const char *path)
 
 /* ---- errors ---- */
 
-enum { SIMILAR_MAX = 3, SIMILAR_SCAN = 4096 };
+enum {
+	SIMILAR_MAX = 3,
+	SIMILAR_SCAN = 4096
+};
 
 /* Edit distance, of short names only; case counts nothing. */
 static unsigned distance(const char *a, const char *b)
@@ -149,7 +164,8 @@ static unsigned distance(const char *a, const char *b)
 
 		row[0] = (unsigned)i;
 		for (size_t j = 1; j <= m; j++) {
-			bool same = tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]);
+			bool same = tolower((unsigned char)a[i - 1]) ==
+				    tolower((unsigned char)b[j - 1]);
 			unsigned best = diag + !same;
 
 			diag = row[j];
@@ -310,7 +326,8 @@ static int put_reason(struct buf *b, struct files_call *fc, const char *path, in
 	case EDQUOT:
 		return buf_puts(b, ": no space left in the environment; env_gc gives some back");
 	case EBUSY:
-		return buf_puts(b, ": another tool is changing a file in this directory; try again");
+		return buf_puts(b,
+				": another tool is changing a file in this directory; try again");
 	default:
 		return buf_printf(b, ": %s", err_text(r));
 	}
@@ -334,8 +351,11 @@ int files_fail(struct files_call *fc, const char *path, int r, bool writing)
 void files_version(const struct stat *st, const struct buf *content, char ret[static 11])
 {
 	const uint64_t facts[] = {
-		st->st_ino, (uint64_t)st->st_size, (uint64_t)st->st_mtim.tv_sec,
-		(uint64_t)st->st_mtim.tv_nsec, (uint64_t)st->st_ctim.tv_sec,
+		st->st_ino,
+		(uint64_t)st->st_size,
+		(uint64_t)st->st_mtim.tv_sec,
+		(uint64_t)st->st_mtim.tv_nsec,
+		(uint64_t)st->st_ctim.tv_sec,
 		(uint64_t)st->st_ctim.tv_nsec,
 	};
 	uint32_t v = content ? text_version(content->data, content->len)
@@ -367,7 +387,8 @@ int files_expect(struct files_call *fc, const char *path, const char *expect, co
 		return 1;
 	r = files_put_path(&b, path);
 	return r < 0 ? r
-		     : tool_error(fc->out, "%s changed: it is %s now, not v:%s; read it again and repeat",
+		     : tool_error(fc->out,
+				  "%s changed: it is %s now, not v:%s; read it again and repeat",
 				  (char *)b.data, version, bare);
 }
 

@@ -8,7 +8,9 @@
 #include "mcp/files/fsio.h"
 #include "mcp/tool.h"
 
-enum { FILES_VERSION_MAX = 8 << 20 }; /* up to here a version token is of the content */
+enum {
+	FILES_VERSION_MAX = 8 << 20
+}; /* up to here a version token is of the content */
 
 struct files_call {
 	struct tool_call *call;

@@ -108,8 +108,13 @@ int edit_apply(const uint8_t *p, size_t n, const struct edit_op *op, struct buf 
 			r = with_eol(op->new_text, op->new_len, crlf, &new_text);
 		if (r < 0)
 			return r;
-		s = (struct splice){p, n, (char *)old.data, new_text.len ? (char *)new_text.data : "",
-				    old.len, new_text.len, false};
+		s = (struct splice){p,
+				    n,
+				    (char *)old.data,
+				    new_text.len ? (char *)new_text.data : "",
+				    old.len,
+				    new_text.len,
+				    false};
 		find(p, n, s.old, s.old_len, !op->all, rep);
 		rep->adapted = rep->found > 0;
 	} else {

@@ -19,14 +19,16 @@ struct edit_op {
 	uint64_t occurrence; /* 0: it must be the only one */
 };
 
-enum { EDIT_SHOWN = 10 };
+enum {
+	EDIT_SHOWN = 10
+};
 
 struct edit_report {
-	uint64_t found;             /* matches; overlapping ones count, unless .all */
+	uint64_t found; /* matches; overlapping ones count, unless .all */
 	uint64_t replaced;
-	size_t at[EDIT_SHOWN];      /* offsets of the first matches */
-	uint64_t first_line;        /* of the first replacement */
-	bool adapted;               /* line endings were */
+	size_t at[EDIT_SHOWN]; /* offsets of the first matches */
+	uint64_t first_line;   /* of the first replacement */
+	bool adapted;          /* line endings were */
 };
 
 /* @out gets the new content. -ENOENT no match; -EEXIST several and none chosen; -ERANGE fewer

@@ -15,7 +15,10 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 
-enum { MAX_LINKS = 40, MAX_XATTR = 65536 };
+enum {
+	MAX_LINKS = 40,
+	MAX_XATTR = 65536
+};
 
 static int open_in(int root_fd, const char *path, uint64_t flags, int *ret_fd)
 {
@@ -195,7 +198,8 @@ int fsio_locate(int root_fd, const char *path, bool mkdirs, struct fs_where *ret
 		if (r == -ENOENT && mkdirs) {
 			r = make_dirs(root_fd, cur);
 			if (r >= 0)
-				r = open_in(root_fd, *cur ? cur : "/", O_RDONLY | O_DIRECTORY, &dir);
+				r = open_in(root_fd, *cur ? cur : "/", O_RDONLY | O_DIRECTORY,
+					    &dir);
 		}
 		if (r < 0)
 			return r;

@@ -12,12 +12,12 @@
 #include "mcp/files/text.h"
 
 enum {
-	BLOCK = 16 << 20,      /* of files bigger than WHOLE */
+	BLOCK = 16 << 20, /* of files bigger than WHOLE */
 	WHOLE = 64 << 20,
 	SNIFF = 8192,
-	SHOWN = 400,           /* bytes of a line around the match */
-	TEXT_MOST = 4 << 20,   /* of all rows kept */
-	SPAN_MOST = 20,        /* lines of one match that spans lines */
+	SHOWN = 400,         /* bytes of a line around the match */
+	TEXT_MOST = 4 << 20, /* of all rows kept */
+	SPAN_MOST = 20,      /* lines of one match that spans lines */
 	FIRST_READ = 64 << 10,
 };
 
@@ -34,7 +34,8 @@ void grep_release(struct grep *g)
 
 /* ---- rows ---- */
 
-static int put_row(struct grep *g, uint64_t line, const uint8_t *p, size_t n, size_t focus, bool match)
+static int put_row(struct grep *g, uint64_t line, const uint8_t *p, size_t n, size_t focus,
+		   bool match)
 {
 	size_t from = 0, off = g->text.len;
 	struct grep_row row = {.line = line, .off = (uint32_t)off, .match = match};
@@ -76,9 +77,9 @@ struct cursor {
 	struct grep *g;
 	const uint8_t *p;
 	size_t n;
-	uint64_t line;    /* of the next line that "after" may show */
+	uint64_t line; /* of the next line that "after" may show */
 	size_t off;
-	unsigned after;   /* lines still to show */
+	unsigned after; /* lines still to show */
 };
 
 static size_t line_end(const struct cursor *c, size_t off)
@@ -143,6 +144,9 @@ static int on_hit(void *arg, const struct search_hit *h)
 	size_t off = h->start;
 	int r;
 
+	/* what the first file kept beyond its share is not shown once there is a second */
+	if (!g->o->per_file && g->nfiles == 2 && !g->cur->matches && g->stored > GREP_PER_FILE)
+		g->stored = GREP_PER_FILE;
 	g->cur->matches++;
 	g->matches++;
 	r = put_after(c, h->start);
@@ -298,8 +302,8 @@ static int search_fd(struct grep *g, int fd, const struct stat *st, const char *
 
 static int search_entry(struct grep *g, int dir_fd, const char *name, const char *full)
 {
-	cleanup_fd int fd = openat(dir_fd, name,
-				   O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	cleanup_fd int fd =
+		openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st) < 0) {
@@ -341,7 +345,8 @@ static int search_named(struct grep *g, int fd, const struct stat *st, const cha
 
 int grep_search(struct grep *g, const char *path)
 {
-	struct walk_opts wo = {.ignore = g->o->ignore, .hidden = g->o->hidden, .fn = on_entry, .arg = g};
+	struct walk_opts wo = {
+		.ignore = g->o->ignore, .hidden = g->o->hidden, .fn = on_entry, .arg = g};
 	cleanup_fd int fd = -1;
 	struct stat st;
 	int r = buf_reserve(&g->block, FIRST_READ);

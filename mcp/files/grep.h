@@ -7,7 +7,11 @@
 #include "mcp/files/search.h"
 #include "mcp/files/walk.h"
 
-enum grep_mode { GREP_CONTENT, GREP_FILES, GREP_COUNT };
+enum grep_mode {
+	GREP_CONTENT,
+	GREP_FILES,
+	GREP_COUNT
+};
 
 struct grep_opts {
 	const char *pattern, *glob;
@@ -18,7 +22,9 @@ struct grep_opts {
 	bool hidden, ignore, by_mtime;
 	long long until; /* io_now_ms */
 };
-enum { GREP_PER_FILE = 20 /* when more than one file matches */ };
+enum {
+	GREP_PER_FILE = 20 /* when more than one file matches */
+};
 
 struct grep_row { /* one line of text, in grep->text */
 	uint64_t line;

@@ -6,7 +6,12 @@
 
 #include "base/cleanup.h"
 
-enum { STEPS_MAX = 20000, BRACES_MAX = 8, PATTERN_MAX = 1024, FILTERS_MAX = 32 };
+enum {
+	STEPS_MAX = 20000,
+	BRACES_MAX = 8,
+	PATTERN_MAX = 1024,
+	FILTERS_MAX = 32
+};
 
 /* "[...]" at @p; *ret_end is after it, NULL when it is not closed and so an ordinary "[". */
 static bool in_class(const char *p, unsigned char c, const char **ret_end)

@@ -11,7 +11,9 @@
 
 #include "base/buf.h"
 
-enum { READWIN_LINE_MAX = 2000 }; /* bytes of a line that are shown */
+enum {
+	READWIN_LINE_MAX = 2000
+}; /* bytes of a line that are shown */
 
 struct readwin {
 	/* set by the caller */
@@ -22,17 +24,17 @@ struct readwin {
 	bool numbers;     /* "N→" before each line, and no "\r" of the ending */
 
 	/* results */
-	uint64_t line;       /* lines seen so far */
-	uint64_t last;       /* last line shown; 0: none */
-	bool full;           /* the window is closed: the rest is only counted */
-	bool cut;            /* closed by max_bytes */
-	bool no_newline;     /* the last line seen had no "\n" */
+	uint64_t line;   /* lines seen so far */
+	uint64_t last;   /* last line shown; 0: none */
+	bool full;       /* the window is closed: the rest is only counted */
+	bool cut;        /* closed by max_bytes */
+	bool no_newline; /* the last line seen had no "\n" */
 
 	/* inside */
 	bool mid;
-	size_t shown;        /* bytes of the current line */
-	uint64_t seen;       /* bytes of the current line that passed */
-	size_t start;        /* out->len at the beginning */
+	size_t shown;  /* bytes of the current line */
+	uint64_t seen; /* bytes of the current line that passed */
+	size_t start;  /* out->len at the beginning */
 };
 
 int readwin_feed(struct readwin *w, const uint8_t *p, size_t n, bool eof, struct buf *out) MUST_USE;

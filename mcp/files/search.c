@@ -10,14 +10,18 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 
-enum { MATCH_LIMIT = 1000000, JIT_STACK = 1 << 20, CLOCK_EVERY = 512 };
+enum {
+	MATCH_LIMIT = 1000000,
+	JIT_STACK = 1 << 20,
+	CLOCK_EVERY = 512
+};
 
 struct search {
 	pcre2_code *code;
 	pcre2_match_data *data;
 	pcre2_match_context *ctx;
 	pcre2_jit_stack *stack;
-	bool by_line;   /* lookaround, anchors to the subject, atomic groups: only a line alone is right */
+	bool by_line; /* lookaround, anchors to the subject, atomic groups: only a line alone is right */
 	bool multiline;
 };
 
@@ -25,7 +29,7 @@ struct scan {
 	struct search *s;
 	const uint8_t *p;
 	size_t n;
-	uint64_t line;   /* number of the line at @counted */
+	uint64_t line; /* number of the line at @counted */
 	size_t counted;
 	long long until;
 	unsigned ticks;
@@ -50,8 +54,8 @@ bool search_smart_caseless(const char *pattern, bool literal)
 
 static bool needs_lines(const char *p)
 {
-	static const char *const marks[] = {"(?=", "(?!", "(?<", "(?>", "(*",  "\\A", "\\z",
-					    "\\Z", "\\G", "\\K", "*+",	"++", "?+", "}+"};
+	static const char *const marks[] = {"(?=", "(?!", "(?<", "(?>", "(*", "\\A", "\\z",
+					    "\\Z", "\\G", "\\K", "*+",  "++", "?+",  "}+"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(marks); i++)
 		if (strstr(p, marks[i]))
@@ -273,9 +277,11 @@ static int scan_multiline(struct scan *sc)
 int search_run(struct search *s, const uint8_t *p, size_t n, uint64_t first_line, long long until,
 	       int (*fn)(void *arg, const struct search_hit *hit), void *arg)
 {
-	struct scan sc = {.s = s, .p = p, .n = n, .line = first_line, .until = until, .fn = fn,
-			  .arg = arg};
-	int r = s->multiline ? scan_multiline(&sc) : s->by_line ? scan_lines(&sc, 0) : scan_whole(&sc);
+	struct scan sc = {
+		.s = s, .p = p, .n = n, .line = first_line, .until = until, .fn = fn, .arg = arg};
+	int r = s->multiline ? scan_multiline(&sc)
+		: s->by_line ? scan_lines(&sc, 0)
+			     : scan_whole(&sc);
 
 	return r || !sc.gave_up ? r : -ERANGE;
 }

@@ -20,14 +20,15 @@ enum search_flags {
 
 struct search;
 /* -EINVAL with the reason and position in @diag. */
-int search_new(const char *pattern, unsigned flags, struct diag *diag, struct search **ret) MUST_USE;
+int search_new(const char *pattern, unsigned flags, struct diag *diag,
+	       struct search **ret) MUST_USE;
 void search_free(struct search *s);
 /* Whether smart case makes @pattern insensitive: it has no capital, escapes like \S aside. */
 bool search_smart_caseless(const char *pattern, bool literal);
 
 struct search_hit {
-	uint64_t line;          /* number of the first line */
-	size_t start, end;      /* the whole lines, without the last "\n" */
+	uint64_t line;     /* number of the first line */
+	size_t start, end; /* the whole lines, without the last "\n" */
 	size_t match, match_end;
 };
 /* Every line that matches (every match, with SEARCH_MULTILINE); @fn returns nonzero to end. 0, what

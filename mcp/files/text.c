@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SNIFF = 8192 };
+enum {
+	SNIFF = 8192
+};
 
 uint64_t text_count_lines(const uint8_t *p, size_t n)
 {
@@ -126,7 +128,10 @@ struct text_shape text_shape_of(const uint8_t *p, size_t n)
 	}
 	s.lines = crlf + lf + (q < end);
 	s.final_newline = n && p[n - 1] == '\n';
-	s.eol = crlf && lf ? TEXT_EOL_MIXED : crlf ? TEXT_EOL_CRLF : lf ? TEXT_EOL_LF : TEXT_EOL_NONE;
+	s.eol = crlf && lf ? TEXT_EOL_MIXED
+		: crlf     ? TEXT_EOL_CRLF
+		: lf       ? TEXT_EOL_LF
+			   : TEXT_EOL_NONE;
 	if (s.encoding == TEXT_UTF8 || s.encoding == TEXT_UTF8_BOM) {
 		s.invalid = count_invalid(p, n);
 		if (s.invalid)
@@ -208,7 +213,9 @@ static const struct magic magics[] = {
 	{"\x1f\x8b", 2, 0, "gzip data"},
 	{"PK\3\4", 4, 0, "zip archive"},
 	{"\x28\xb5\x2f\xfd", 4, 0, "zstd data"},
-	{"\xfd" "7zXZ", 5, 0, "xz data"},
+	{"\xfd"
+	 "7zXZ",
+	 5, 0, "xz data"},
 	{"BZh", 3, 0, "bzip2 data"},
 	{"SQLite format 3", 15, 0, "SQLite database"},
 	{"\0asm", 4, 0, "WebAssembly module"},
@@ -225,7 +232,10 @@ static const struct magic magics[] = {
 
 const char *text_magic(const uint8_t *p, size_t n, char *room, size_t room_len)
 {
-	if (n >= 6 && !memcmp(p, "\x7f" "ELF", 4))
+	if (n >= 6 && !memcmp(p,
+			      "\x7f"
+			      "ELF",
+			      4))
 		return p[4] == 2 ? "ELF 64-bit" : "ELF 32-bit";
 	if (n >= 24 && !memcmp(p, "\x89PNG\r\n\x1a\n", 8)) {
 		(void)snprintf(room, room_len, "PNG image %ux%u", be32(p + 16), be32(p + 20));
@@ -465,7 +475,8 @@ int text_hex(const uint8_t *p, size_t n, uint64_t off, struct buf *out)
 			if (k == 8)
 				line[at++] = ' ';
 			if (k < row)
-				at += (size_t)snprintf(line + at, sizeof(line) - at, " %02x", p[i + k]);
+				at += (size_t)snprintf(line + at, sizeof(line) - at, " %02x",
+						       p[i + k]);
 			else
 				at += (size_t)snprintf(line + at, sizeof(line) - at, "   ");
 		}

@@ -18,9 +18,21 @@ uint64_t text_count_lines(const uint8_t *p, size_t n);
 /* Number of the line (from 1) that holds offset @off. */
 uint64_t text_line_at(const uint8_t *p, size_t n, size_t off);
 
-enum text_encoding { TEXT_UTF8, TEXT_UTF8_BOM, TEXT_UTF16LE, TEXT_UTF16BE, TEXT_UTF32LE, TEXT_UTF32BE,
-		     TEXT_OTHER /* text with bytes that are not UTF-8 */ };
-enum text_eol { TEXT_EOL_NONE, TEXT_EOL_LF, TEXT_EOL_CRLF, TEXT_EOL_MIXED };
+enum text_encoding {
+	TEXT_UTF8,
+	TEXT_UTF8_BOM,
+	TEXT_UTF16LE,
+	TEXT_UTF16BE,
+	TEXT_UTF32LE,
+	TEXT_UTF32BE,
+	TEXT_OTHER /* text with bytes that are not UTF-8 */
+};
+enum text_eol {
+	TEXT_EOL_NONE,
+	TEXT_EOL_LF,
+	TEXT_EOL_CRLF,
+	TEXT_EOL_MIXED
+};
 
 struct text_shape {
 	enum text_encoding encoding;

@@ -8,7 +8,12 @@
 #include "mcp/files/text.h"
 #include "mcp/files/write.h"
 
-enum { EDITS_MAX = 100, DIAG_MS = 200, DIFF_LINES = 60, CONTEXT_SHOWN = 120 };
+enum {
+	EDITS_MAX = 100,
+	DIAG_MS = 200,
+	DIFF_LINES = 60,
+	CONTEXT_SHOWN = 120
+};
 
 struct edit_args {
 	const char *path, *expect;
@@ -26,7 +31,8 @@ static int parse_op(struct files_call *fc, const cJSON *o, struct edit_op *op)
 	int r = arg_str(o, ARG("old_string", "old_str", "oldText", "old_text"), fc->out, &old);
 
 	if (r >= 0)
-		r = arg_str(o, ARG("new_string", "new_str", "newText", "new_text"), fc->out, &new_text);
+		r = arg_str(o, ARG("new_string", "new_str", "newText", "new_text"), fc->out,
+			    &new_text);
 	if (r >= 0)
 		r = arg_bool(o, ARG("replace_all"), fc->out, &op->all);
 	if (r >= 0)
@@ -35,13 +41,17 @@ static int parse_op(struct files_call *fc, const cJSON *o, struct edit_op *op)
 		return r;
 	if (!old || !new_text)
 		return tool_error(fc->out, "%s is missing; give old_string and new_string",
-				  old ? "new_string" : "old_string"), -EINVAL;
+				  old ? "new_string" : "old_string"),
+		       -EINVAL;
 	if (!*old)
-		return tool_error(fc->out, "old_string is empty; to make a file use write_file, to append "
-					   "use write_file with mode:\"append\""), -EINVAL;
+		return tool_error(fc->out,
+				  "old_string is empty; to make a file use write_file, to append "
+				  "use write_file with mode:\"append\""),
+		       -EINVAL;
 	if (!strcmp(old, new_text))
 		return tool_error(fc->out, "old_string and new_string are the same; nothing would "
-					   "change"), -EINVAL;
+					   "change"),
+		       -EINVAL;
 	op->old_text = old;
 	op->old_len = strlen(old);
 	op->new_text = new_text;
@@ -59,15 +69,18 @@ static int parse_ops(struct files_call *fc, struct edit_args *a)
 		return parse_op(fc, fc->args, &a->ops[0]);
 	}
 	if (!cJSON_IsArray(edits) || !edits->child)
-		return tool_error(fc->out, "edits must be a list of {old_string, new_string}"), -EINVAL;
+		return tool_error(fc->out, "edits must be a list of {old_string, new_string}"),
+		       -EINVAL;
 	cJSON_ArrayForEach(e, edits)
 	{
 		int r;
 
 		if (!cJSON_IsObject(e))
-			return tool_error(fc->out, "edits[%zu] must be an object", a->nops), -EINVAL;
+			return tool_error(fc->out, "edits[%zu] must be an object", a->nops),
+			       -EINVAL;
 		if (a->nops == EDITS_MAX)
-			return tool_error(fc->out, "more than %d edits in one call", EDITS_MAX), -EINVAL;
+			return tool_error(fc->out, "more than %d edits in one call", EDITS_MAX),
+			       -EINVAL;
 		r = parse_op(fc, e, &a->ops[a->nops]);
 		if (r < 0)
 			return r;
@@ -120,11 +133,14 @@ static int explain(struct files_call *fc, const char *path, const struct edit_ar
 	if (r >= 0 && err == -ENOENT)
 		r = edit_diagnose(file->data, file->len, &a->ops[i], DIAG_MS, &b);
 	if (r >= 0 && err == -ERANGE)
-		r = buf_printf(&b, "occurrence %llu was asked for, but old_string occurs %llu times",
-			       (unsigned long long)a->ops[i].occurrence, (unsigned long long)rep->found);
+		r = buf_printf(
+			&b, "occurrence %llu was asked for, but old_string occurs %llu times",
+			(unsigned long long)a->ops[i].occurrence, (unsigned long long)rep->found);
 	if (r >= 0 && err == -EEXIST)
-		r = buf_printf(&b, "old_string occurs %llu times; give more context, occurrence:N, or "
-				   "replace_all:true", (unsigned long long)rep->found);
+		r = buf_printf(&b,
+			       "old_string occurs %llu times; give more context, occurrence:N, or "
+			       "replace_all:true",
+			       (unsigned long long)rep->found);
 	for (size_t k = 0; r >= 0 && err != -ENOENT && k < rep->found && k < EDIT_SHOWN; k++)
 		r = put_match_line(&b, file, rep->at[k]);
 	if (r >= 0 && a->nops > 1)
@@ -169,14 +185,14 @@ static int apply_all(struct files_call *fc, const char *path, const struct edit_
 }
 
 static int put_result(struct files_call *fc, const char *path, const struct edit_args *a,
-		      const struct fs_where *w, const struct fs_written *done, const struct buf *old,
-		      const struct buf *now, const struct outcome *oc)
+		      const struct fs_where *w, const struct fs_written *done,
+		      const struct buf *old, const struct buf *now, const struct outcome *oc)
 {
 	cleanup_buf struct buf diff = {0};
 	struct buf *b = &fc->out->text;
 	struct udiff_stat d;
-	int r = udiff(old->data, old->len, now->data, now->len, 2, DIFF_LINES, a->diff ? &diff : NULL,
-		      &d);
+	int r = udiff(old->data, old->len, now->data, now->len, 2, DIFF_LINES,
+		      a->diff ? &diff : NULL, &d);
 
 	if (r < 0)
 		return r;
@@ -211,9 +227,11 @@ static int refuse_kind(struct files_call *fc, const char *path, const struct buf
 		return 1;
 	r = files_put_path(&b, path);
 	return r < 0 ? r
-		     : tool_error(fc->out, "%s is %s and is not edited; convert it first: shell_run iconv -f "
-				  "%s -t utf-8", (char *)b.data, text_encoding_name(e),
-				  text_encoding_name(e));
+		     : tool_error(
+			       fc->out,
+			       "%s is %s and is not edited; convert it first: shell_run iconv -f "
+			       "%s -t utf-8",
+			       (char *)b.data, text_encoding_name(e), text_encoding_name(e));
 }
 
 static int change(struct files_call *fc, const char *path, const struct edit_args *a,
@@ -226,7 +244,8 @@ static int change(struct files_call *fc, const char *path, const struct edit_arg
 	int r = fsio_at_read(w, &fd, &done.st);
 
 	if (r >= 0)
-		r = fsio_read_all(fd, done.st.st_size > FILES_EDIT_MAX ? 0 : (size_t)done.st.st_size,
+		r = fsio_read_all(fd,
+				  done.st.st_size > FILES_EDIT_MAX ? 0 : (size_t)done.st.st_size,
 				  FILES_EDIT_MAX, &old);
 	if (r < 0)
 		return r;
@@ -271,8 +290,7 @@ static int run(struct tool_call *call, const cJSON *args, struct tool_result *ou
 	return files_run(call, args, out, body);
 }
 
-#define EDIT_PROPERTIES                                                                            \
-	"\"old_string\":{\"type\":\"string\"},\"new_string\":{\"type\":\"string\"},"
+#define EDIT_PROPERTIES "\"old_string\":{\"type\":\"string\"},\"new_string\":{\"type\":\"string\"},"
 
 const struct mcp_tool tool_edit = {
 	.name = "edit",
@@ -285,8 +303,7 @@ const struct mcp_tool tool_edit = {
 	.input_schema =
 		"{\"type\":\"object\",\"additionalProperties\":false,\"required\":[\"path\"],"
 		"\"properties\":{"
-		"\"path\":{\"type\":\"string\",\"description\":\"File path; relative to the workspace\"},"
-		EDIT_PROPERTIES
+		"\"path\":{\"type\":\"string\",\"description\":\"File path; relative to the workspace\"}," EDIT_PROPERTIES
 		"\"replace_all\":{\"type\":\"boolean\",\"default\":false},"
 		"\"occurrence\":{\"type\":\"integer\",\"minimum\":1,\"description\":\"Which match to "
 		"replace if there are several\"},"

@@ -7,12 +7,16 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
-#include "mcp/files/files.h"
 #include "mcp/files/call.h"
+#include "mcp/files/files.h"
 #include "mcp/files/pattern.h"
 #include "mcp/files/walk.h"
 
-enum { FOUND_MOST = 100000, DEADLINE_MS = 30000, ANSWER_MOST = 64 << 10 };
+enum {
+	FOUND_MOST = 100000,
+	DEADLINE_MS = 30000,
+	ANSWER_MOST = 64 << 10
+};
 
 struct found {
 	char *path;
@@ -101,7 +105,8 @@ static int put_found(struct globber *g, const char *path, uint64_t limit)
 	files_meta_num(g->fc, "matches", g->n);
 	files_meta_num(g->fc, "shown", shown);
 	if (r >= 0 && shown < g->n)
-		r = buf_printf(b, "[%zu more; raise limit or narrow the pattern]\n", g->n - (size_t)shown);
+		r = buf_printf(b, "[%zu more; raise limit or narrow the pattern]\n",
+			       g->n - (size_t)shown);
 	return r;
 }
 

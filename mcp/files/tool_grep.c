@@ -9,7 +9,11 @@
 #include "mcp/files/grep.h"
 #include "mcp/files/text.h"
 
-enum { DEADLINE_MS = 30000, HINT_MS = 500, ANSWER_MOST = 64 << 10 };
+enum {
+	DEADLINE_MS = 30000,
+	HINT_MS = 500,
+	ANSWER_MOST = 64 << 10
+};
 
 struct grep_args {
 	const char *path, *shown_path;
@@ -30,8 +34,9 @@ static int one_of(struct files_call *fc, const char *name, const char *const *va
 			*ret = i;
 			return 0;
 		}
-	return tool_error(fc->out, "%s: '%s' is not one of %s, %s%s%s", name, s, values[0], values[1],
-			  values[2] ? ", " : "", values[2] ? values[2] : ""), -EINVAL;
+	return tool_error(fc->out, "%s: '%s' is not one of %s, %s%s%s", name, s, values[0],
+			  values[1], values[2] ? ", " : "", values[2] ? values[2] : ""),
+	       -EINVAL;
 }
 
 static int parse_numbers(struct files_call *fc, struct grep_opts *o)
@@ -91,7 +96,8 @@ static int parse(struct files_call *fc, struct grep_args *a)
 	int r = arg_str(fc->args, ARG("pattern", "query", "regex"), fc->out, &a->o.pattern);
 
 	if (r == 0 || (r > 0 && !*a->o.pattern))
-		return tool_error(fc->out, "pattern is missing; give a regular expression"), -EINVAL;
+		return tool_error(fc->out, "pattern is missing; give a regular expression"),
+		       -EINVAL;
 	if (r >= 0)
 		r = arg_str(fc->args, ARG("path", "file_path", "directory"), fc->out, &a->path);
 	if (r >= 0)
@@ -120,7 +126,10 @@ struct shown {
 static int put_file(struct grep *g, const struct grep_file *f, struct shown *s)
 {
 	const struct grep_opts *o = g->o;
-	uint64_t most = o->per_file ? o->per_file : g->nfiles > 1 ? GREP_PER_FILE : UINT64_MAX, here = 0;
+	uint64_t most = o->per_file     ? o->per_file
+			: g->nfiles > 1 ? GREP_PER_FILE
+					: UINT64_MAX,
+		 here = 0;
 	struct buf *b = &g->fc->out->text;
 	bool headed = false, gap = false;
 	int r = 0;
@@ -128,7 +137,8 @@ static int put_file(struct grep *g, const struct grep_file *f, struct shown *s)
 	for (size_t i = 0; r >= 0 && i < f->rows; i++) {
 		const struct grep_row *row = &g->rows[f->first_row + i];
 
-		if (row->match && (here >= most || s->matches >= o->max_matches || b->len > ANSWER_MOST))
+		if (row->match &&
+		    (here >= most || s->matches >= o->max_matches || b->len > ANSWER_MOST))
 			break;
 		if (row->match) {
 			here++;
@@ -148,7 +158,8 @@ static int put_file(struct grep *g, const struct grep_file *f, struct shown *s)
 		headed = true;
 		gap = false;
 		if (r >= 0)
-			r = buf_printf(b, "%llu%c ", (unsigned long long)row->line, row->match ? ':' : '-');
+			r = buf_printf(b, "%llu%c ", (unsigned long long)row->line,
+				       row->match ? ':' : '-');
 		if (r >= 0)
 			r = buf_put(b, g->text.data + row->off, row->len);
 		if (r >= 0)
@@ -156,7 +167,8 @@ static int put_file(struct grep *g, const struct grep_file *f, struct shown *s)
 	}
 	if (r >= 0 && headed && here < f->matches && here >= most) {
 		s->capped = true;
-		r = buf_printf(b, "[%llu more in this file]\n", (unsigned long long)(f->matches - here));
+		r = buf_printf(b, "[%llu more in this file]\n",
+			       (unsigned long long)(f->matches - here));
 	}
 	return r;
 }
@@ -184,7 +196,8 @@ static int put_list(struct grep *g, struct shown *s)
 	struct buf *b = &g->fc->out->text;
 	int r = 0;
 
-	for (size_t i = g->o->offset; r >= 0 && i < g->nfiles && s->matches < g->o->max_matches; i++) {
+	for (size_t i = g->o->offset; r >= 0 && i < g->nfiles && s->matches < g->o->max_matches;
+	     i++) {
 		const struct grep_file *f = &g->files[i];
 
 		if (b->len > ANSWER_MOST)
@@ -192,7 +205,8 @@ static int put_list(struct grep *g, struct shown *s)
 		s->matches++;
 		r = g->o->mode == GREP_COUNT
 			    ? buf_printf(b, "%llu %s\n", (unsigned long long)f->matches, f->path)
-			    : buf_printf(b, "%s  (%llu)\n", f->path, (unsigned long long)f->matches);
+			    : buf_printf(b, "%s  (%llu)\n", f->path,
+					 (unsigned long long)f->matches);
 	}
 	s->more = g->o->offset + s->matches < g->nfiles;
 	return r;
@@ -215,10 +229,14 @@ static int put_skips(struct grep *g)
 		sep = ", ";
 	}
 	if (r >= 0 && g->counts.unreadable)
-		r = buf_printf(b, "%s%llu unreadable", sep, (unsigned long long)g->counts.unreadable);
+		r = buf_printf(b, "%s%llu unreadable", sep,
+			       (unsigned long long)g->counts.unreadable);
 	if (r >= 0 && g->too_hard)
-		r = buf_printf(b, "; the pattern took too many steps on some lines of %llu files, which "
-				  "were left out", (unsigned long long)g->too_hard);
+		r = buf_printf(
+			b,
+			"; the pattern took too many steps on some lines of %llu files, which "
+			"were left out",
+			(unsigned long long)g->too_hard);
 	if (r >= 0 && g->timed_out)
 		r = buf_printf(b, "; timed out after %d s", DEADLINE_MS / 1000);
 	return r < 0 ? r : buf_puts(b, ")\n");
@@ -248,12 +266,15 @@ static int put_matches(struct grep *g)
 	if (r >= 0 && g->o->mode == GREP_CONTENT && !s.matches)
 		return buf_puts(b, "[offset is past the last match]\n");
 	if (r >= 0 && s.more)
-		r = buf_printf(b, "[%llu of %llu shown; next: offset=%llu]\n", (unsigned long long)s.matches,
-			       (unsigned long long)(g->o->mode == GREP_CONTENT ? g->matches : g->nfiles),
-			       (unsigned long long)(g->o->offset + s.matches));
+		r = buf_printf(
+			b, "[%llu of %llu shown; next: offset=%llu]\n",
+			(unsigned long long)s.matches,
+			(unsigned long long)(g->o->mode == GREP_CONTENT ? g->matches : g->nfiles),
+			(unsigned long long)(g->o->offset + s.matches));
 	if (r >= 0 && s.capped)
-		r = buf_printf(b, "[at most %llu a file; max_per_file shows more]\n",
-			       (unsigned long long)(g->o->per_file ? g->o->per_file : GREP_PER_FILE));
+		r = buf_printf(
+			b, "[at most %llu a file; max_per_file shows more]\n",
+			(unsigned long long)(g->o->per_file ? g->o->per_file : GREP_PER_FILE));
 	return r;
 }
 
@@ -294,15 +315,18 @@ static int put_none(struct grep *g, const char *path)
 		other.flags |= SEARCH_CASELESS;
 		n = would_match(g->fc, path, other);
 		if (n)
-			r = buf_printf(b, "hint: %llu files match with case ignored\n", (unsigned long long)n);
+			r = buf_printf(b, "hint: %llu files match with case ignored\n",
+				       (unsigned long long)n);
 		other.flags = g->o->flags;
 	}
 	if (r >= 0 && g->counts.ignored_dirs + g->counts.ignored_files) {
 		other.ignore = false;
 		n = would_match(g->fc, path, other);
 		if (n)
-			r = buf_printf(b, "hint: %llu ignored files match; use_default_ignore=false "
-					  "searches them\n", (unsigned long long)n);
+			r = buf_printf(b,
+				       "hint: %llu ignored files match; use_default_ignore=false "
+				       "searches them\n",
+				       (unsigned long long)n);
 	}
 	return r;
 }
@@ -323,7 +347,8 @@ static int answer(struct grep *g, const char *path)
 
 static int body(struct files_call *fc)
 {
-	struct grep_args a = {.o = {.hidden = true, .ignore = true, .until = io_now_ms() + DEADLINE_MS}};
+	struct grep_args a = {
+		.o = {.hidden = true, .ignore = true, .until = io_now_ms() + DEADLINE_MS}};
 	struct grep g = {.o = &a.o, .fc = fc};
 	cleanup_free char *path = NULL;
 	struct diag diag = {0};

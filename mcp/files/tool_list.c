@@ -13,7 +13,10 @@
 #include "mcp/files/text.h"
 #include "mcp/files/walk.h"
 
-enum { IGNORED_COUNT_MOST = 10000, ANSWER_MOST = 64 << 10 };
+enum {
+	IGNORED_COUNT_MOST = 10000,
+	ANSWER_MOST = 64 << 10
+};
 
 struct lister {
 	struct files_call *fc;
@@ -125,8 +128,12 @@ static int put_list(struct lister *l, const char *path)
 int files_list(struct files_call *fc, const char *path, const struct files_list_opts *o)
 {
 	struct lister l = {.fc = fc, .o = o};
-	struct walk_opts wo = {.ignore = true, .hidden = o->hidden, .max_depth = o->depth,
-			       .dirs_first = true, .fn = on_entry, .arg = &l};
+	struct walk_opts wo = {.ignore = true,
+			       .hidden = o->hidden,
+			       .max_depth = o->depth,
+			       .dirs_first = true,
+			       .fn = on_entry,
+			       .arg = &l};
 	struct walk_counts counts = {0};
 	int r = walk_tree(fc->at.root_fd, path, &wo, &counts);
 
@@ -194,7 +201,8 @@ static int put_facts(struct files_call *fc, const char *path, const struct stat 
 	if (gmtime_r(&st->st_mtim.tv_sec, &tm))
 		(void)strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
 	if (r >= 0)
-		r = buf_printf(b, "  %s %04o  ", kind_name(st->st_mode), (unsigned)(st->st_mode & 07777));
+		r = buf_printf(b, "  %s %04o  ", kind_name(st->st_mode),
+			       (unsigned)(st->st_mode & 07777));
 	if (r >= 0)
 		r = text_put_size(b, (uint64_t)st->st_size);
 	if (r >= 0)

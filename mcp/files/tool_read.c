@@ -17,8 +17,8 @@ enum {
 	BYTES_LEAST = 256,
 	BYTES_MOST = 262144,
 	CHUNK = 1 << 20,
-	HEAD = 65536,                 /* of a big file, to know its encoding by */
-	COUNT_MOST = 64 << 20,        /* lines of bigger files are not counted to the end */
+	HEAD = 65536,          /* of a big file, to know its encoding by */
+	COUNT_MOST = 64 << 20, /* lines of bigger files are not counted to the end */
 };
 
 struct read_args {
@@ -49,7 +49,8 @@ static int parse(struct files_call *fc, struct read_args *a)
 	if (r >= 0)
 		r = arg_int(fc->args, ARG("limit"), 1, 20000, out, &a->limit);
 	if (r >= 0)
-		r = arg_int(fc->args, ARG("max_bytes"), BYTES_LEAST, BYTES_MOST, out, &a->max_bytes);
+		r = arg_int(fc->args, ARG("max_bytes"), BYTES_LEAST, BYTES_MOST, out,
+			    &a->max_bytes);
 	if (r >= 0)
 		r = arg_int(fc->args, ARG("column"), 1, INT64_MAX >> 1, out, &a->column);
 	if (r >= 0)
@@ -65,8 +66,9 @@ static int parse(struct files_call *fc, struct read_args *a)
 
 static int load(struct source *s)
 {
-	int r = fsio_read_all(s->fd, s->st.st_size > FILES_VERSION_MAX ? HEAD : (size_t)s->st.st_size,
-			      s->st.st_size > FILES_VERSION_MAX ? HEAD : FILES_VERSION_MAX, &s->content);
+	int r = fsio_read_all(
+		s->fd, s->st.st_size > FILES_VERSION_MAX ? HEAD : (size_t)s->st.st_size,
+		s->st.st_size > FILES_VERSION_MAX ? HEAD : FILES_VERSION_MAX, &s->content);
 
 	if (r < 0 && r != -EFBIG)
 		return r;
@@ -145,9 +147,10 @@ static int put_head(struct files_call *fc, const char *path, const struct source
 
 	if (r >= 0)
 		r = buf_printf(b, "  lines %llu-%llu of %s%llu  %s %s ",
-			       (unsigned long long)(w->last ? w->first : 0), (unsigned long long)w->last,
-			       partial ? "≥" : "", (unsigned long long)w->line,
-			       text_encoding_name(s->shape.encoding), text_eol_name(s->shape.eol));
+			       (unsigned long long)(w->last ? w->first : 0),
+			       (unsigned long long)w->last, partial ? "≥" : "",
+			       (unsigned long long)w->line, text_encoding_name(s->shape.encoding),
+			       text_eol_name(s->shape.eol));
 	if (r >= 0)
 		r = text_put_size(b, (uint64_t)s->st.st_size);
 	if (r >= 0)
@@ -169,7 +172,8 @@ static int put_foot(struct files_call *fc, const struct read_args *a, const stru
 		return buf_printf(b, "[cut at %lld bytes; next: offset=%llu]\n",
 				  (long long)a->max_bytes, next);
 	if (w->last < w->line || partial)
-		return a->column ? 0 : buf_printf(b, "[more lines follow; next: offset=%llu]\n", next);
+		return a->column ? 0
+				 : buf_printf(b, "[more lines follow; next: offset=%llu]\n", next);
 	return w->no_newline ? buf_puts(b, "[no newline at end of file]\n") : 0;
 }
 
@@ -224,8 +228,10 @@ static int answer_text(struct files_call *fc, const char *path, const struct rea
 		       struct source *s)
 {
 	cleanup_buf struct buf body = {0};
-	struct readwin w = {.limit = (uint64_t)a->limit, .max_bytes = (size_t)a->max_bytes,
-			    .column = (uint64_t)a->column, .numbers = a->numbers};
+	struct readwin w = {.limit = (uint64_t)a->limit,
+			    .max_bytes = (size_t)a->max_bytes,
+			    .column = (uint64_t)a->column,
+			    .numbers = a->numbers};
 	int r = to_utf8(s), partial;
 
 	if (r >= 0)
@@ -260,8 +266,11 @@ static int refuse_binary(struct files_call *fc, const char *path, const struct s
 		r = buf_printf(&b, ": binary file, %s, ", kind ? kind : "unknown kind");
 	if (r >= 0)
 		r = text_put_size(&b, (uint64_t)s->st.st_size);
-	return r < 0 ? r : tool_error(fc->out, "%s; use as:\"hex\" or as:\"base64\", or shell_run "
-					       "file/strings", (char *)b.data);
+	return r < 0 ? r
+		     : tool_error(fc->out,
+				  "%s; use as:\"hex\" or as:\"base64\", or shell_run "
+				  "file/strings",
+				  (char *)b.data);
 }
 
 /* Bytes as they are: rows of 16 for hex (offset counts rows), from byte `column` for base64. */
@@ -299,8 +308,9 @@ static int answer_bytes(struct files_call *fc, const char *path, const struct re
 	r = files_put_path(b, path);
 	if (r >= 0)
 		r = buf_printf(b, "  bytes %llu-%llu of %llu  %s  %s\n",
-			       (unsigned long long)(from + (n != 0)), (unsigned long long)(from + n),
-			       (unsigned long long)s->st.st_size, hex ? "hex" : "base64", s->version);
+			       (unsigned long long)(from + (n != 0)),
+			       (unsigned long long)(from + n), (unsigned long long)s->st.st_size,
+			       hex ? "hex" : "base64", s->version);
 	if (r >= 0)
 		r = hex ? text_hex(p, n, from, b) : text_base64(p, n, b);
 	if (r >= 0 && !hex)
@@ -324,19 +334,24 @@ static int answer(struct files_call *fc, const char *path, const struct read_arg
 	if (!strcmp(a->as, "hex") || !strcmp(a->as, "base64"))
 		return answer_bytes(fc, path, a, s, a->as[0] == 'h');
 	if (s->big && s->shape.encoding >= TEXT_UTF16LE && s->shape.encoding <= TEXT_UTF32BE)
-		return tool_error(fc->out, "this %s file is over 8 MiB; convert it with shell_run iconv",
+		return tool_error(fc->out,
+				  "this %s file is over 8 MiB; convert it with shell_run iconv",
 				  text_encoding_name(s->shape.encoding));
-	if (!strcmp(a->as, "auto") && (text_is_binary(s->content.data, s->content.len) ||
-				       text_magic(s->content.data, s->content.len < 4 ? 0
-						  : s->content.len, room, sizeof(room)) == room))
+	if (!strcmp(a->as, "auto") &&
+	    (text_is_binary(s->content.data, s->content.len) ||
+	     text_magic(s->content.data, s->content.len < 4 ? 0 : s->content.len, room,
+			sizeof(room)) == room))
 		return refuse_binary(fc, path, s);
 	return answer_text(fc, path, a, s);
 }
 
 static int body(struct files_call *fc)
 {
-	struct read_args a = {.as = "auto", .offset = 1, .limit = LINES_DEFAULT,
-			      .max_bytes = BYTES_DEFAULT, .numbers = true};
+	struct read_args a = {.as = "auto",
+			      .offset = 1,
+			      .limit = LINES_DEFAULT,
+			      .max_bytes = BYTES_DEFAULT,
+			      .numbers = true};
 	cleanup_free char *path = NULL;
 	cleanup_fd int fd = -1;
 	struct source s = {.fd = -1};
@@ -352,9 +367,13 @@ static int body(struct files_call *fc)
 		return r;
 	r = fsio_open_read(fc->at.root_fd, path, &fd, &s.st);
 	if (r == -EISDIR)
-		return files_list(fc, path, &(struct files_list_opts){.note = "is a directory; its "
-				  "entries:", .depth = 1, .max_entries = 500, .hidden = true,
-				  .sizes = true});
+		return files_list(fc, path,
+				  &(struct files_list_opts){.note = "is a directory; its "
+								    "entries:",
+							    .depth = 1,
+							    .max_entries = 500,
+							    .hidden = true,
+							    .sizes = true});
 	if (r >= 0) {
 		s.fd = fd;
 		r = answer(fc, path, &a, &s);

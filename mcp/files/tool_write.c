@@ -8,7 +8,11 @@
 #include "mcp/files/text.h"
 #include "mcp/files/write.h"
 
-enum write_mode { WRITE_CREATE, WRITE_OVERWRITE, WRITE_APPEND };
+enum write_mode {
+	WRITE_CREATE,
+	WRITE_OVERWRITE,
+	WRITE_APPEND
+};
 
 struct write_args {
 	const char *path, *expect;
@@ -31,11 +35,15 @@ static int parse_content(struct files_call *fc, struct write_args *a)
 		return r;
 	if (!text == !b64)
 		return tool_error(fc->out, text ? "give content or content_base64, not both"
-						: "content is missing; give the text to write"), -EINVAL;
+						: "content is missing; give the text to write"),
+		       -EINVAL;
 	/* One call more is cheaper than a message nobody can hold. */
-	if (strlen(text ? text : b64) > (text ? FILES_CONTENT_MAX : FILES_CONTENT_MAX / 3 * 4 + 4096))
-		return tool_error(fc->out, "content is over 1 MiB; write the first part, then the rest "
-					   "with mode:\"append\""), -EINVAL;
+	if (strlen(text ? text : b64) >
+	    (text ? FILES_CONTENT_MAX : FILES_CONTENT_MAX / 3 * 4 + 4096))
+		return tool_error(fc->out,
+				  "content is over 1 MiB; write the first part, then the rest "
+				  "with mode:\"append\""),
+		       -EINVAL;
 	r = text ? buf_puts(&a->content, text) : text_unbase64(b64, &a->content);
 	if (r == -EINVAL)
 		(void)tool_error(fc->out, "content_base64 is not valid base64");
@@ -55,7 +63,8 @@ static int parse_mode(struct files_call *fc, struct write_args *a)
 	for (size_t i = 0; mode; i++) {
 		if (i == ARRAY_SIZE(names))
 			return tool_error(fc->out, "mode: '%s' is not create, overwrite or append",
-					  mode), -EINVAL;
+					  mode),
+			       -EINVAL;
 		if (!strcmp(mode, names[i])) {
 			a->mode = (enum write_mode)i;
 			break;
@@ -66,8 +75,11 @@ static int parse_mode(struct files_call *fc, struct write_args *a)
 		long v = strtol(octal, &end, 8);
 
 		if (!*octal || *end || v < 0 || v > 07777)
-			return tool_error(fc->out, "file_mode: '%s' is not octal permission bits such as "
-						   "755", octal), -EINVAL;
+			return tool_error(fc->out,
+					  "file_mode: '%s' is not octal permission bits such as "
+					  "755",
+					  octal),
+			       -EINVAL;
 		a->file_mode = (int)v;
 	}
 	return 0;
@@ -90,8 +102,8 @@ static int parse(struct files_call *fc, struct write_args *a)
 
 /* ---- results ---- */
 
-int files_put_written(struct files_call *fc, const struct fs_where *w, const struct fs_written *done,
-		      const struct buf *content, const char *was)
+int files_put_written(struct files_call *fc, const struct fs_where *w,
+		      const struct fs_written *done, const struct buf *content, const char *was)
 {
 	struct buf *b = &fc->out->text;
 	char version[11];
@@ -117,8 +129,9 @@ int files_put_written(struct files_call *fc, const struct fs_where *w, const str
 		r = buf_puts(b, "note: no newline at end of file\n");
 	if (r >= 0 && content->len > 2 && !memcmp(content->data, "#!", 2) &&
 	    !(done->st.st_mode & 0111))
-		r = buf_puts(b, "note: begins with #! but is not executable; file_mode:\"755\" makes it "
-				"so\n");
+		r = buf_puts(
+			b, "note: begins with #! but is not executable; file_mode:\"755\" makes it "
+			   "so\n");
 	return r;
 }
 
@@ -144,8 +157,9 @@ static int create(struct files_call *fc, const char *path, const struct write_ar
 	if (r >= 0)
 		r = put_verb(fc, "created", path);
 	if (r >= 0)
-		r = buf_printf(&fc->out->text, "  %llu lines",
-			       (unsigned long long)text_count_lines(a->content.data, a->content.len));
+		r = buf_printf(
+			&fc->out->text, "  %llu lines",
+			(unsigned long long)text_count_lines(a->content.data, a->content.len));
 	return r < 0 ? r : files_put_written(fc, w, &done, &a->content, NULL);
 }
 
@@ -158,8 +172,9 @@ static int refuse_existing(struct files_call *fc, const char *path, uint64_t siz
 		r = buf_puts(&b, " exists, ");
 	if (r >= 0)
 		r = text_put_size(&b, size);
-	return r < 0 ? r : tool_error(fc->out, "%s, %s; use edit to change it, or mode:\"overwrite\"",
-				      (char *)b.data, was);
+	return r < 0 ? r
+		     : tool_error(fc->out, "%s, %s; use edit to change it, or mode:\"overwrite\"",
+				  (char *)b.data, was);
 }
 
 static int overwrite(struct files_call *fc, const char *path, const struct write_args *a,
@@ -222,8 +237,8 @@ static int change(struct files_call *fc, const char *path, const struct write_ar
 	if (r < 0)
 		return r;
 	files_version(&st, st.st_size <= FILES_VERSION_MAX ? &old : NULL, was);
-	if (a->mode != WRITE_APPEND && st.st_size <= FILES_VERSION_MAX && old.len == a->content.len &&
-	    !memcmp(old.data, a->content.data, old.len) &&
+	if (a->mode != WRITE_APPEND && st.st_size <= FILES_VERSION_MAX &&
+	    old.len == a->content.len && !memcmp(old.data, a->content.data, old.len) &&
 	    (a->file_mode < 0 || (st.st_mode & 07777) == (mode_t)a->file_mode)) {
 		struct fs_written same = {.st = st};
 

@@ -250,8 +250,8 @@ static int put_hunk(struct printer *pr, const struct lines *a, const struct line
 	int r = 0;
 
 	if (pr->left)
-		r = buf_printf(pr->out, "@@ -%zu,%zu +%zu,%zu @@\n", a0 + (an != 0), an, b0 + (bn != 0),
-			       bn);
+		r = buf_printf(pr->out, "@@ -%zu,%zu +%zu,%zu @@\n", a0 + (an != 0), an,
+			       b0 + (bn != 0), bn);
 	if (r >= 0)
 		r = put_range(pr, ' ', a, a0, first->a0);
 	for (const struct run *u = first; r >= 0 && u <= last; u++) {
@@ -280,8 +280,9 @@ static int print(const struct lines *a, const struct lines *b, const struct runs
 			return r;
 		i = j + 1;
 	}
-	return pr.dropped ? buf_printf(out, "[%llu more diff lines]\n", (unsigned long long)pr.dropped)
-			  : 0;
+	return pr.dropped
+		       ? buf_printf(out, "[%llu more diff lines]\n", (unsigned long long)pr.dropped)
+		       : 0;
 }
 
 int udiff(const uint8_t *a, size_t an, const uint8_t *b, size_t bn, unsigned context,

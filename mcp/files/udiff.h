@@ -10,7 +10,9 @@
 
 #include "base/buf.h"
 
-enum { UDIFF_MAX = 1000 };
+enum {
+	UDIFF_MAX = 1000
+};
 
 struct udiff_stat {
 	uint64_t added, removed;

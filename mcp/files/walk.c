@@ -14,7 +14,10 @@
 #include "mcp/files/fsio.h"
 #include "mcp/files/pattern.h"
 
-enum { DEPTH_MAX = 200, IGNORE_FILE_MAX = 1 << 20 };
+enum {
+	DEPTH_MAX = 200,
+	IGNORE_FILE_MAX = 1 << 20
+};
 
 /* The rules of one directory; a chain up to the repository's top. */
 struct level {
@@ -69,7 +72,8 @@ static int by_name(const void *a, const void *b)
 
 static int by_kind(const void *a, const void *b)
 {
-	bool da = ((const struct name *)a)->type == DT_DIR, db = ((const struct name *)b)->type == DT_DIR;
+	bool da = ((const struct name *)a)->type == DT_DIR,
+	     db = ((const struct name *)b)->type == DT_DIR;
 
 	return da != db ? db - da : by_name(a, b);
 }
@@ -80,8 +84,9 @@ static unsigned char type_of(int dir_fd, const struct dirent *e)
 
 	if (e->d_type != DT_UNKNOWN)
 		return e->d_type;
-	return fstatat(dir_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? DT_UNKNOWN
-									: IFTODT(st.st_mode);
+	if (fstatat(dir_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return DT_UNKNOWN;
+	return (unsigned char)IFTODT(st.st_mode);
 }
 
 static int list(DIR *dir, const struct walk_opts *o, struct names *ret)
@@ -106,8 +111,8 @@ static int list(DIR *dir, const struct walk_opts *o, struct names *ret)
 
 static int load_file(int dir_fd, const char *name, struct ignore_rules *rules)
 {
-	cleanup_fd int fd = openat(dir_fd, name,
-				   O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	cleanup_fd int fd =
+		openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	cleanup_buf struct buf b = {0};
 	struct stat st;
 
@@ -127,7 +132,7 @@ static int load_level(int dir_fd, struct level *l)
 	return r < 0 ? r : load_file(dir_fd, ".ignore", &l->rules);
 }
 
-static const char *const noise[] = {".git",	   ".hg",   ".svn",	   "node_modules",
+static const char *const noise[] = {".git",        ".hg",   ".svn",        "node_modules",
 				    "__pycache__", ".venv", ".mypy_cache", ".tox"};
 
 static bool ignored(const char *path, const char *name, bool is_dir, const struct level *l)
@@ -166,7 +171,8 @@ static int load_above(int root_fd, const char *path, struct level **ret)
 
 	if (!up)
 		return -ENOMEM;
-	for (char *slash; r >= 0 && !repository && strcmp(up, "/workspace") && (slash = strrchr(up, '/'));) {
+	for (char *slash;
+	     r >= 0 && !repository && strcmp(up, "/workspace") && (slash = strrchr(up, '/'));) {
 		cleanup_fd int fd = -1;
 		struct level *l;
 
@@ -224,8 +230,12 @@ static int visit(struct walker *w, int dir_fd, const struct name *n, size_t len,
 {
 	bool is_dir = n->type == DT_DIR;
 	struct walk_entry e = {
-		.dir_fd = dir_fd, .name = n->s, .type = n->type, .depth = w->depth,
-		.path = w->path + w->start, .full = w->path,
+		.dir_fd = dir_fd,
+		.name = n->s,
+		.type = n->type,
+		.depth = w->depth,
+		.path = w->path + w->start,
+		.full = w->path,
 	};
 	int r;
 

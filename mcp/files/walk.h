@@ -15,20 +15,24 @@
 struct walk_entry {
 	int dir_fd;
 	const char *name;
-	const char *path;  /* relative to the start */
-	const char *full;  /* absolute in the tree */
+	const char *path;   /* relative to the start */
+	const char *full;   /* absolute in the tree */
 	unsigned char type; /* DT_REG, DT_DIR, DT_LNK, ... */
-	unsigned depth;    /* 1: in the start itself */
-	bool ignored;      /* by a rule; never entered */
+	unsigned depth;     /* 1: in the start itself */
+	bool ignored;       /* by a rule; never entered */
 };
 
-enum walk_verdict { WALK_ON, WALK_SKIP /* do not enter this directory */, WALK_STOP };
+enum walk_verdict {
+	WALK_ON,
+	WALK_SKIP /* do not enter this directory */,
+	WALK_STOP
+};
 
 struct walk_opts {
-	bool ignore;       /* .gitignore, .ignore, .git/info/exclude and directories of no interest */
-	bool hidden;       /* also names with a dot */
+	bool ignore; /* .gitignore, .ignore, .git/info/exclude and directories of no interest */
+	bool hidden; /* also names with a dot */
 	unsigned max_depth; /* 0: as deep as can be */
-	bool dirs_first;   /* within a directory */
+	bool dirs_first;    /* within a directory */
 	/* an enum walk_verdict or negative errno */
 	int (*fn)(void *arg, const struct walk_entry *e);
 	void *arg;
@@ -39,4 +43,5 @@ struct walk_counts {
 };
 
 /* @path: absolute in the tree, a directory. 0 whole; 1 stopped by fn. */
-int walk_tree(int root_fd, const char *path, const struct walk_opts *o, struct walk_counts *ret) MUST_USE;
+int walk_tree(int root_fd, const char *path, const struct walk_opts *o,
+	      struct walk_counts *ret) MUST_USE;

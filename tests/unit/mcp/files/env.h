@@ -125,7 +125,8 @@ struct answer {
 };
 
 /* @json: the arguments, with ' for ". */
-static inline struct answer *call_tool(struct client *c, const struct mcp_tool *tool, const char *json)
+static inline struct answer *call_tool(struct client *c, const struct mcp_tool *tool,
+				       const char *json)
 {
 	static struct answer a;
 	struct tool_call call = {c};

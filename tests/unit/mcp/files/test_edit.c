@@ -7,7 +7,8 @@
 static struct buf out;
 static struct edit_report rep;
 
-static int apply(const char *file, const char *old, const char *new_text, bool all, unsigned occurrence)
+static int apply(const char *file, const char *old, const char *new_text, bool all,
+		 unsigned occurrence)
 {
 	struct edit_op op = {old, new_text, strlen(old), strlen(new_text), all, occurrence};
 
@@ -43,7 +44,8 @@ static void endings(void)
 	eq_str((char *)out.data, "x\r\ny\r\nz\r\nc\r\n", "takes the file's endings");
 	ok(rep.adapted, "and says so");
 	ok(!apply("a\nb\r\nc\nd\r\n", "b", "b1\nb2", false, 0), "one line of a mixed file");
-	eq_str((char *)out.data, "a\nb1\r\nb2\r\nc\nd\r\n", "the line's own ending; others untouched");
+	eq_str((char *)out.data, "a\nb1\r\nb2\r\nc\nd\r\n",
+	       "the line's own ending; others untouched");
 	ok(!apply("a\nb\r\nc\nd\r\n", "c", "c1\nc2", false, 0), "an LF line of it");
 	eq_str((char *)out.data, "a\nb\r\nc1\nc2\nd\r\n", "stays LF");
 	ok(!apply("a\nb\n", "a\r\nb", "c\r\nd", false, 0), "CRLF text in an LF file");
@@ -67,26 +69,37 @@ static bool says(const char *file, const char *old, const char *new_text, const 
 static void causes(void)
 {
 	ok(says("int a;\nint b;\n", "1→int a;\n2→int b;", "x", "line-number prefixes"), "numbers");
-	ok(says("int a;\nint b;\n", "L1: int a;\nL2: int b;", "x", "line-number prefixes"), "L numbers");
+	ok(says("int a;\nint b;\n", "L1: int a;\nL2: int b;", "x", "line-number prefixes"),
+	   "L numbers");
 	ok(says("a\r\nb\nc\r\n", "a\nb\nc", "x", "mixed"), "mixed endings");
-	ok(says("if (x) {\n\ty();\n}\n", "if (x) {\n    y();\n}", "x", "indents with tabs"), "tabs");
-	ok(says("if (x) {\n    y();\n}\n", "if (x) {\n\ty();\n}", "x", "indents with blanks"), "blanks");
-	ok(says("foo();  \nbar();\n", "foo();\nbar();", "x", "blanks at the end of a line"), "trailing");
+	ok(says("if (x) {\n\ty();\n}\n", "if (x) {\n    y();\n}", "x", "indents with tabs"),
+	   "tabs");
+	ok(says("if (x) {\n    y();\n}\n", "if (x) {\n\ty();\n}", "x", "indents with blanks"),
+	   "blanks");
+	ok(says("foo();  \nbar();\n", "foo();\nbar();", "x", "blanks at the end of a line"),
+	   "trailing");
 	ok(says("foo();\nbar();\n", "foo(); \nbar();", "x", "blanks at the end of a line"),
 	   "trailing in old");
 	ok(says("say \xe2\x80\x9chi\xe2\x80\x9d\n", "say \"hi\"", "x", "U+201C"), "curly quotes");
 	ok(says("say \"hi\"\n", "say \xe2\x80\x9chi\xe2\x80\x9d", "x", "in old_string: U+201C"),
 	   "curly quotes in old");
 	ok(says("caf\xc3\xa9\n", "cafe\xcc\x81", "x", "looks the same"), "composed and not");
-	ok(says("a\xc2\xa0" "b\n", "a b", "x", "U+00A0"), "no-break space");
+	ok(says("a\xc2\xa0"
+		"b\n",
+		"a b", "x", "U+00A0"),
+	   "no-break space");
 	ok(says("  a();\n    b();\n", "a();\n  b();\n", "x", "indented by 2 more"), "shift");
-	ok(says("a();\n  b();\n", "    a();\n      b();\n", "x", "indented by 4 less"), "shift back");
+	ok(says("a();\n  b();\n", "    a();\n      b();\n", "x", "indented by 4 less"),
+	   "shift back");
 	ok(says("a\nb\n", "a\\nb", "x", "literal \\n"), "escaped newline");
 	ok(says("if (a < b)\n", "if (a &lt; b)", "x", "literal &lt;"), "HTML");
-	ok(says("x\nnew text here\n", "old text here", "new text here", "already applied"), "applied");
-	ok(says("int foo(int a)\n{\n\treturn a + 1;\n}\n", "int foo(int a)\n{\n\treturn a + 2;\n}", "x",
-		"closest is lines 1-4"), "closest");
-	ok(strstr((char *)out.data, "- →return·a·+·2;\n+ →return·a·+·1;"), "with the first difference");
+	ok(says("x\nnew text here\n", "old text here", "new text here", "already applied"),
+	   "applied");
+	ok(says("int foo(int a)\n{\n\treturn a + 1;\n}\n", "int foo(int a)\n{\n\treturn a + 2;\n}",
+		"x", "closest is lines 1-4"),
+	   "closest");
+	ok(strstr((char *)out.data, "- →return·a·+·2;\n+ →return·a·+·1;"),
+	   "with the first difference");
 	ok(says("apples\n", "zzzz qqqq 1234", "x", "nothing in it is alike"), "nothing alike");
 	ok(says("", "abc", "x", "not in the file"), "an empty file");
 }
@@ -97,12 +110,15 @@ static void diffs(void)
 	const char *a = "1\n2\n3\n4\n5\n6\n7\n8\n9\n", *b = "1\n2\nx\n4\n5\n6\n7\n8\n9\nnew";
 
 	buf_clear(&out);
-	ok(!udiff((const uint8_t *)a, strlen(a), (const uint8_t *)b, strlen(b), 1, 100, &out, &d), "diff");
+	ok(!udiff((const uint8_t *)a, strlen(a), (const uint8_t *)b, strlen(b), 1, 100, &out, &d),
+	   "diff");
 	ok(d.added == 2 && d.removed == 1, "counts");
 	eq_str((char *)out.data,
 	       "@@ -2,3 +2,3 @@\n 2\n-3\n+x\n 4\n@@ -9,1 +9,2 @@\n 9\n+new\n"
-	       "\\ No newline at end of file\n", "hunks");
-	ok(!udiff(NULL, 0, (const uint8_t *)"a\n", 2, 2, 100, NULL, &d) && d.added == 1 && !d.removed,
+	       "\\ No newline at end of file\n",
+	       "hunks");
+	ok(!udiff(NULL, 0, (const uint8_t *)"a\n", 2, 2, 100, NULL, &d) && d.added == 1 &&
+		   !d.removed,
 	   "from nothing");
 }
 
@@ -114,7 +130,8 @@ static void diff_is_minimal(void)
 
 	for (int round = 0; round < 500 && fine; round++) {
 		char a[64] = "", b[64] = "";
-		int na = (int)(rand_r(&seed) % 15), nb = (int)(rand_r(&seed) % 15), l[16][16] = {{0}};
+		int na = (int)(rand_r(&seed) % 15), nb = (int)(rand_r(&seed) % 15),
+		    l[16][16] = {{0}};
 		struct udiff_stat d;
 
 		for (int i = 0; i < na; i++) {
@@ -130,11 +147,14 @@ static void diff_is_minimal(void)
 				int m = l[i - 1][j] > l[i][j - 1] ? l[i - 1][j] : l[i][j - 1];
 
 				l[i][j] = a[2 * i - 2] == b[2 * j - 2] && l[i - 1][j - 1] + 1 > m
-						  ? l[i - 1][j - 1] + 1 : m;
+						  ? l[i - 1][j - 1] + 1
+						  : m;
 			}
 		buf_clear(&out);
-		fine = !udiff((uint8_t *)a, (size_t)na * 2, (uint8_t *)b, (size_t)nb * 2, 0, 1000, &out, &d) &&
-		       d.removed == (uint64_t)(na - l[na][nb]) && d.added == (uint64_t)(nb - l[na][nb]);
+		fine = !udiff((uint8_t *)a, (size_t)na * 2, (uint8_t *)b, (size_t)nb * 2, 0, 1000,
+			      &out, &d) &&
+		       d.removed == (uint64_t)(na - l[na][nb]) &&
+		       d.added == (uint64_t)(nb - l[na][nb]);
 	}
 	ok(fine, "500 random diffs are as small as can be");
 }

@@ -13,14 +13,32 @@ static void wildcards(void)
 		const char *pattern, *path;
 		bool want;
 	} t[] = {
-		{"*.c", "a.c", true}, {"*.c", "d/a.c", false}, {"**/*.c", "a.c", true},
-		{"**/*.c", "d/e/a.c", true}, {"d/**", "d/e/f", true}, {"d/**/f", "d/f", true},
-		{"d/**/f", "d/a/b/f", true}, {"d/**/f", "x/f", false}, {"a?c", "abc", true},
-		{"a?c", "a/c", false}, {"[a-c]x", "bx", true}, {"[!a-c]x", "bx", false},
-		{"[]x]", "]", true}, {"[a", "[a", true}, {"\\*", "*", true}, {"\\*", "a", false},
-		{"*.{c,h}", "x.h", true}, {"*.{c,h}", "x.o", false}, {"{a,b{c,d}}", "bd", true},
-		{"{a,b{c,d}}", "b", false}, {"src/**/*.{ts,tsx}", "src/x/y.tsx", true}, {"a**b", "axxb", true},
-		{"a**b", "ax/xb", false}, {"{", "{", true}, {"*", "", true}, {"", "", true},
+		{"*.c", "a.c", true},
+		{"*.c", "d/a.c", false},
+		{"**/*.c", "a.c", true},
+		{"**/*.c", "d/e/a.c", true},
+		{"d/**", "d/e/f", true},
+		{"d/**/f", "d/f", true},
+		{"d/**/f", "d/a/b/f", true},
+		{"d/**/f", "x/f", false},
+		{"a?c", "abc", true},
+		{"a?c", "a/c", false},
+		{"[a-c]x", "bx", true},
+		{"[!a-c]x", "bx", false},
+		{"[]x]", "]", true},
+		{"[a", "[a", true},
+		{"\\*", "*", true},
+		{"\\*", "a", false},
+		{"*.{c,h}", "x.h", true},
+		{"*.{c,h}", "x.o", false},
+		{"{a,b{c,d}}", "bd", true},
+		{"{a,b{c,d}}", "b", false},
+		{"src/**/*.{ts,tsx}", "src/x/y.tsx", true},
+		{"a**b", "axxb", true},
+		{"a**b", "ax/xb", false},
+		{"{", "{", true},
+		{"*", "", true},
+		{"", "", true},
 	};
 
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++)
@@ -28,15 +46,18 @@ static void wildcards(void)
 		   t[i].want ? "matches" : "does not match", t[i].path);
 	ok(pattern_match_anywhere("*.c", "d/a.c"), "a bare name matches at any depth");
 	ok(!pattern_match_anywhere("d/*.c", "x/d/a.c"), "a path does not");
-	ok(pattern_filter("*.c !*_test.c", "d/a.c") && !pattern_filter("*.c !*_test.c", "a_test.c"), "filter");
+	ok(pattern_filter("*.c !*_test.c", "d/a.c") && !pattern_filter("*.c !*_test.c", "a_test.c"),
+	   "filter");
 	ok(pattern_filter("!*.o", "a.c"), "only exclusions include the rest");
-	ok(!pattern_match("*a*a*a*a*a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
+	ok(!pattern_match("*a*a*a*a*a*a*a*a*a*a*b",
+			  "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
 	   "a hostile pattern ends");
 }
 
 static void ignores(void)
 {
-	static const char text[] = "# comment\n*.o\n!keep.o\n/top\nbuild/\ndoc/*.txt\nsp\\ \n\\#x\n**/deep\r\n";
+	static const char text[] =
+		"# comment\n*.o\n!keep.o\n/top\nbuild/\ndoc/*.txt\nsp\\ \n\\#x\n**/deep\r\n";
 	struct ignore_rules r = {0};
 
 	ok(!ignore_parse(&r, text, sizeof(text) - 1), "parse");
@@ -99,7 +120,7 @@ static void lines(void)
 	h = find("o\\s+b", 0, t);
 	eq_int(h.n, 0, "no match across lines");
 	h = find("foo\\s*b", SEARCH_MULTILINE, t);
-	ok(h.n == 1 && h.line[0] == 1, "unless multiline");
+	ok(h.n == 2 && h.line[0] == 1 && h.line[1] == 2, "unless multiline");
 	eq_int(find("[^x]+", 0, t).n, 4, "a class that takes newlines still matches each line");
 	eq_int(find("\\Abar", 0, t).n, 1, "\\A is the line's start");
 	eq_int(find("foo(?!\\s*bar)", 0, t).n, 2, "lookahead does not see the next line");
@@ -122,10 +143,12 @@ static void bounds(void)
 	memset(t, 'a', sizeof(t) - 3);
 	memcpy(t + sizeof(t) - 3, "\nb", 2);
 	ok(!search_new("^(a+)+\\d$|b", 0, &d, &s), "catastrophic");
-	eq_int(search_run(s, (uint8_t *)t, strlen(t), 1, INT64_MAX, on_hit, &h), -ERANGE, "given up");
+	eq_int(search_run(s, (uint8_t *)t, strlen(t), 1, INT64_MAX, on_hit, &h), -ERANGE,
+	       "given up");
 	eq_int(h.n, 1, "but only on that line");
 	search_free(s);
-	ok(search_smart_caseless("foo\\S", false) && !search_smart_caseless("Foo", false), "smart case");
+	ok(search_smart_caseless("foo\\S", false) && !search_smart_caseless("Foo", false),
+	   "smart case");
 }
 
 int main(void)

@@ -43,8 +43,12 @@ static void binaries(void)
 	ok(!text_is_binary(B("\xff\xfeh\0i\0")), "UTF-16 with a mark is text");
 	ok(!text_is_binary(B("caf\xe9 and more plain words\n")), "latin-1 is text");
 	ok(text_is_binary(B("\x80\x81\x82\x83 \x90\x91\x92 ab")), "mostly invalid is binary");
-	eq_str(text_magic(B("\x7f" "ELF\2\1\1\0"), room, sizeof(room)), "ELF 64-bit", "ELF");
-	eq_str(text_magic(B("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\2\x80\0\0\1\xe0"), room, sizeof(room)),
+	eq_str(text_magic(B("\x7f"
+			    "ELF\2\1\1\0"),
+			  room, sizeof(room)),
+	       "ELF 64-bit", "ELF");
+	eq_str(text_magic(B("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\2\x80\0\0\1\xe0"), room,
+			  sizeof(room)),
 	       "PNG image 640x480", "PNG with its size");
 	ok(!text_magic(B("#!/bin/sh\n"), room, sizeof(room)), "a script is not a kind of binary");
 }
@@ -53,14 +57,18 @@ static void escapes(void)
 {
 	struct buf b = {0};
 
-	ok(!text_put_escaped(&b, B("a\xff" "b\0c\xc3\xa9\xc3")), "escape");
-	eq_str((char *)b.data, "a\\xffb\\x00c\xc3\xa9\\xc3", "bad bytes and NUL shown, good ones kept");
+	ok(!text_put_escaped(&b, B("a\xff"
+				   "b\0c\xc3\xa9\xc3")),
+	   "escape");
+	eq_str((char *)b.data, "a\\xffb\\x00c\xc3\xa9\\xc3",
+	       "bad bytes and NUL shown, good ones kept");
 	buf_clear(&b);
 	ok(!text_to_utf8(TEXT_UTF16LE, B("\xff\xfeh\0\x3d\xd8\0\xde\n\0"), &b), "utf-16");
 	eq_str((char *)b.data, "h\xf0\x9f\x98\x80\n", "surrogate pairs join");
 	buf_clear(&b);
 	ok(!text_to_utf8(TEXT_UTF16BE, B("\xfe\xff\xd8\0\0x\0"), &b), "broken utf-16");
-	eq_str((char *)b.data, "\xef\xbf\xbdx\xef\xbf\xbd", "lone surrogate and odd byte are U+FFFD");
+	eq_str((char *)b.data, "\xef\xbf\xbdx\xef\xbf\xbd",
+	       "lone surrogate and odd byte are U+FFFD");
 	buf_release(&b);
 	eq_int(text_cut(B("ab\xc3\xa9z"), 3), 2, "a cut splits no character");
 	eq_int(text_cut(B("ab\xc3\xa9z"), 4), 4, "a cut after one is fine");

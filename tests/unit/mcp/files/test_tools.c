@@ -32,47 +32,64 @@ static void reading(void)
 	ok(has(a, "\n1→one\n2→two\n3→three\n[no newline at end of file]\n"), "numbered lines");
 	ok(cJSON_GetObjectItem(a->meta, "total_lines")->valueint == 3, "meta says the same");
 	a = read_file("{'file_path':'/workspace/a.txt','offset':'2','limit':1}");
-	ok(has(a, "lines 2-2 of 3") && has(a, "2→two\n[more lines follow; next: offset=3]"), "a window");
+	ok(has(a, "lines 2-2 of 3") && has(a, "2→two\n[more lines follow; next: offset=3]"),
+	   "a window");
 	a = read_file("{'path':'a.txt','offset':-1,'line_numbers':false}");
-	ok(has(a, "lines 3-3 of 3") && has(a, "\nthree\n") && !strstr(a->text, "→"), "from the end, raw");
+	ok(has(a, "lines 3-3 of 3") && has(a, "\nthree\n") && !strstr(a->text, "→"),
+	   "from the end, raw");
 	a = read_file("{'path':'a.txt','offset':9}");
-	ok(a->error && has(a, "error: offset 9 is past the end: the file has 3 lines"), "past the end");
+	ok(a->error && has(a, "error: offset 9 is past the end: the file has 3 lines"),
+	   "past the end");
 	put_text(&c, "workspace/empty", "");
 	ok(has(read_file("{'path':'empty'}"), "(empty file)"), "empty");
 	a = read_file("{'path':'a.tx'}");
 	ok(a->error && has(a, "similar names there: a.txt"), "missing: similar names");
 	a = read_file("{'path':'no/such/dir/f'}");
-	ok(a->error && has(a, "the nearest directory that exists is ."), "missing: nearest directory");
+	ok(a->error && has(a, "the nearest directory that exists is ."),
+	   "missing: nearest directory");
 	a = read_file("{'path':'.'}");
-	ok(!a->error && has(a, "is a directory; its entries:") && has(a, "a.txt  13 B"), "a directory");
+	ok(!a->error && has(a, "is a directory; its entries:") && has(a, "a.txt  13 B"),
+	   "a directory");
 	a = read_file("{}");
 	ok(a->error && has(a, "path is missing"), "no path");
 	put_text(&c, "workspace/crlf", "x\r\ny\r\n");
-	ok(has(read_file("{'path':'crlf'}"), "utf-8 CRLF 6 B") && has(read_file("{'path':'crlf'}"), "1→x\n2→y\n"),
+	ok(has(read_file("{'path':'crlf'}"), "utf-8 CRLF 6 B") &&
+		   has(read_file("{'path':'crlf'}"), "1→x\n2→y\n"),
 	   "CRLF belongs to the ending");
 	put_text(&c, "workspace/latin", "caf\xe9\n");
 	a = read_file("{'path':'latin'}");
-	ok(has(a, "[1 bytes are not UTF-8 and are shown as \\xNN]") && has(a, "1→caf\\xe9\n"), "latin-1");
+	ok(has(a, "[1 bytes are not UTF-8 and are shown as \\xNN]") && has(a, "1→caf\\xe9\n"),
+	   "latin-1");
 	put_file(&c, "workspace/u16", "\xff\xfeh\0i\0\n\0", 8);
-	ok(has(read_file("{'path':'u16'}"), "utf-16le LF 8 B") && has(read_file("{'path':'u16'}"), "1→hi\n"),
+	ok(has(read_file("{'path':'u16'}"), "utf-16le LF 8 B") &&
+		   has(read_file("{'path':'u16'}"), "1→hi\n"),
 	   "UTF-16 is shown as text");
 	put_text(&c, "workspace/bom", "\xef\xbb\xbfx\n");
-	ok(has(read_file("{'path':'bom'}"), "utf-8-bom") && has(read_file("{'path':'bom'}"), "\n1→x\n"), "BOM");
+	ok(has(read_file("{'path':'bom'}"), "utf-8-bom") &&
+		   has(read_file("{'path':'bom'}"), "\n1→x\n"),
+	   "BOM");
 }
 
 static void bytes(void)
 {
 	struct answer *a;
 
-	put_file(&c, "workspace/bin", "\x7f" "ELF\2\1\1\0hello world plus", 24);
+	put_file(&c, "workspace/bin",
+		 "\x7f"
+		 "ELF\2\1\1\0hello world plus",
+		 24);
 	a = read_file("{'path':'bin'}");
-	ok(a->error && has(a, "bin: binary file, ELF 64-bit, 24 B; use as:\"hex\""), "binary is refused");
+	ok(a->error && has(a, "bin: binary file, ELF 64-bit, 24 B; use as:\"hex\""),
+	   "binary is refused");
 	a = read_file("{'path':'bin','as':'hex'}");
 	ok(has(a, "bytes 1-24 of 24  hex") &&
-		   has(a, "00000000  7f 45 4c 46 02 01 01 00  68 65 6c 6c 6f 20 77 6f  |.ELF....hello wo|\n"),
+		   has(a,
+		       "00000000  7f 45 4c 46 02 01 01 00  68 65 6c 6c 6f 20 77 6f  |.ELF....hello wo|\n"),
 	   "hex");
-	ok(has(read_file("{'path':'bin','as':'hex','offset':2}"), "00000010  72 6c 64 20"), "hex by rows");
-	ok(has(read_file("{'path':'bin','as':'base64'}"), "\nf0VMRgIBAQBoZWxsbyB3b3JsZCBwbHVz\n"), "base64");
+	ok(has(read_file("{'path':'bin','as':'hex','offset':2}"), "00000010  72 6c 64 20"),
+	   "hex by rows");
+	ok(has(read_file("{'path':'bin','as':'base64'}"), "\nf0VMRgIBAQBoZWxsbyB3b3JsZCBwbHVz\n"),
+	   "base64");
 	a = read_file("{'path':'bin','as':'pdf'}");
 	ok(a->error && has(a, "is not auto, text, hex or base64"), "unknown kind");
 }
@@ -91,7 +108,8 @@ static void big_files(void)
 		p[i + 14] = '.', p[i + 15] = '\n';
 	put_file(&c, "workspace/big", p, n);
 	a = read_file("{'path':'big','offset':700000,'limit':2}");
-	ok(!a->error && has(a, "lines 700000-700001 of 786432") && has(a, "\n700000→line 000700000."),
+	ok(!a->error && has(a, "lines 700000-700001 of 786432") &&
+		   has(a, "\n700000→line 000700000."),
 	   "a window deep in a big file");
 	a = read_file("{'path':'big','offset':-1}");
 	ok(has(a, "786432→line 000786432.\n"), "its last line");
@@ -105,12 +123,13 @@ static void refusals(void)
 {
 	struct answer *a;
 
-	ok(has(read_file("{'path':'C:\\\\x\\\\y'}"), "Windows host") , "Windows");
+	ok(has(read_file("{'path':'C:\\\\x\\\\y'}"), "Windows host"), "Windows");
 	ok(has(read_file("{'path':'/Users/me/x'}"), "host, which is not visible"), "/Users");
 	ok(has(read_file("{'path':'~/x/y'}"), "write /home/user/x/y"), "~");
 	ok(has(read_file("{'path':'file:///etc/passwd'}"), "is a URL"), "URL");
 	ok(has(read_file("{'path':'/proc/self/environ'}"), "belongs to the kernel"), "/proc");
-	ok(has(read_file("{'path':'//proc/./self/environ'}"), "belongs to the kernel"), "/proc, spelled");
+	ok(has(read_file("{'path':'//proc/./self/environ'}"), "belongs to the kernel"),
+	   "/proc, spelled");
 	ok(read_file("{'path':''}")->error, "empty path");
 	if (mkfifoat(c.root_fd, "workspace/fifo", 0644) < 0)
 		tap_fatal("mkfifo");
@@ -136,7 +155,8 @@ static void links(void)
 	ok(read_file("{'path':'up'}")->error, "so does a climbing one");
 	ok(read_file("{'path':'../../../../../etc/passwd'}")->error, "and a climbing path");
 	a = call_tool(&c, &tool_write_file, "{'path':'abs','content':'inside\\n'}");
-	ok(!a->error && !strcmp(file("etc/passwd"), "inside\n"), "a write through it makes the tree's file");
+	ok(!a->error && !strcmp(file("etc/passwd"), "inside\n"),
+	   "a write through it makes the tree's file");
 	ok(has(read_file("{'path':'/etc/passwd'}"), "1→inside"), "which a read then sees");
 	put_text(&c, "workspace/real", "r\n");
 	a = call_tool(&c, &tool_edit, "{'path':'ln','old_string':'r','new_string':'s'}");
@@ -147,7 +167,8 @@ static void links(void)
 	ok(!fstatat(c.root_fd, "workspace/ln", &st, AT_SYMLINK_NOFOLLOW) && S_ISLNK(st.st_mode),
 	   "and leaves it a link");
 	a = call_tool(&c, &tool_write_file, "{'path':'dangling','content':'d'}");
-	ok(!a->error && !strcmp(file("workspace/sub/deep/new.txt"), "d"), "a dangling link's target is made");
+	ok(!a->error && !strcmp(file("workspace/sub/deep/new.txt"), "d"),
+	   "a dangling link's target is made");
 	a = read_file("{'path':'loop'}");
 	ok(a->error && has(a, "too many symbolic links"), "a loop");
 	a = call_tool(&c, &tool_write_file, "{'path':'loop','content':'d'}");
@@ -167,34 +188,46 @@ static void writing(void)
 
 	ok(!a->error && has(a, "created n/e/w.txt  2 lines  4 B  v:"), "create, parents made");
 	eq_str(file("workspace/n/e/w.txt"), "a\nb\n", "bytes as given");
-	ok(!fstatat(c.root_fd, "workspace/n/e/w.txt", &st, 0) && (st.st_mode & 07777) == 0644, "mode 644");
+	ok(!fstatat(c.root_fd, "workspace/n/e/w.txt", &st, 0) && (st.st_mode & 07777) == 0644,
+	   "mode 644");
 	a = write_file("{'path':'n/e/w.txt','content':'a\\nb\\n'}");
 	ok(!a->error && has(a, "unchanged n/e/w.txt"), "sent again: no harm");
 	a = write_file("{'path':'n/e/w.txt','content':'c\\n'}");
-	ok(a->error && has(a, "n/e/w.txt exists, 4 B, v:") && has(a, "mode:\"overwrite\""), "no blind overwrite");
-	a = write_file("{'path':'n/e/w.txt','content':'a\\nc\\nd','mode':'overwrite','file_mode':'755'}");
+	ok(a->error && has(a, "n/e/w.txt exists, 4 B, v:") && has(a, "mode:\"overwrite\""),
+	   "no blind overwrite");
+	a = write_file(
+		"{'path':'n/e/w.txt','content':'a\\nc\\nd','mode':'overwrite','file_mode':'755'}");
 	ok(!a->error && has(a, "overwrote n/e/w.txt  +2 −1 lines  5 B  v:") && has(a, "(was v:") &&
 		   has(a, "note: no newline at end of file"),
 	   "overwrite");
-	ok(!fstatat(c.root_fd, "workspace/n/e/w.txt", &st, 0) && (st.st_mode & 07777) == 0755, "mode set");
+	ok(!fstatat(c.root_fd, "workspace/n/e/w.txt", &st, 0) && (st.st_mode & 07777) == 0755,
+	   "mode set");
 	a = write_file("{'path':'n/e/w.txt','content':'!','mode':'append'}");
 	ok(!a->error && has(a, "appended to n/e/w.txt"), "append");
 	eq_str(file("workspace/n/e/w.txt"), "a\nc\nd!", "appended");
 	a = read_file("{'path':'n/e/w.txt'}");
-	(void)snprintf(was, sizeof(was), "%s", cJSON_GetObjectItem(a->meta, "version")->valuestring);
-	a = write_file("{'path':'n/e/w.txt','content':'x','mode':'overwrite','expect_version':'v:00000000'}");
+	(void)snprintf(was, sizeof(was), "%s",
+		       cJSON_GetObjectItem(a->meta, "version")->valuestring);
+	a = write_file(
+		"{'path':'n/e/w.txt','content':'x','mode':'overwrite','expect_version':'v:00000000'}");
 	ok(a->error && has(a, "changed: it is ") && has(a, was), "another version than expected");
 	char json[200];
 
-	(void)snprintf(json, sizeof(json), "{'path':'n/e/w.txt','content':'x','mode':'overwrite',"
-		       "'expect_version':'%s'}", was);
+	(void)snprintf(json, sizeof(json),
+		       "{'path':'n/e/w.txt','content':'x','mode':'overwrite',"
+		       "'expect_version':'%s'}",
+		       was);
 	ok(!write_file(json)->error, "the version that was read");
 	a = write_file("{'path':'b','content_base64':'AAH/'}");
-	ok(!a->error && get_file(&c, "workspace/b", content, 10) == 3 && !memcmp(content, "\0\1\xff", 3), "bytes");
+	ok(!a->error && get_file(&c, "workspace/b", content, 10) == 3 &&
+		   !memcmp(content, "\0\1\xff", 3),
+	   "bytes");
 	ok(write_file("{'path':'b2','content_base64':'A!'}")->error, "bad base64");
 	ok(write_file("{'path':'b3'}")->error, "no content");
-	ok(has(write_file("{'path':'s','content':'#!/bin/sh\\n'}"), "not executable"), "script without mode");
-	ok(write_file("{'path':'q/r','content':'x','create_dirs':false}")->error, "no parents wanted");
+	ok(has(write_file("{'path':'s','content':'#!/bin/sh\\n'}"), "not executable"),
+	   "script without mode");
+	ok(write_file("{'path':'q/r','content':'x','create_dirs':false}")->error,
+	   "no parents wanted");
 	ok(has(write_file("{'path':'n/e','content':'x'}"), "is a directory"), "a directory");
 	ok(has(write_file("{'path':'b/x','content':'x'}"), "not a directory"), "below a file");
 }
@@ -202,7 +235,8 @@ static void writing(void)
 /* No temporary file is left, whatever happened above. */
 static void no_leftovers(void)
 {
-	struct answer *a = call_tool(&c, &tool_glob, "{'pattern':'.*rattan-*','use_default_ignore':false}");
+	struct answer *a =
+		call_tool(&c, &tool_glob, "{'pattern':'.*rattan-*','use_default_ignore':false}");
 
 	ok(!a->error && has(a, "0 matches"), "no temporary files");
 }
@@ -219,18 +253,22 @@ static void keeping(void)
 
 	xattrs = !fsetxattr(fd, "user.note", "hi", 2, 0);
 	(void)close(fd);
-	ok(!call_tool(&c, &tool_edit, "{'path':'k','old_string':'old','new_string':'new'}")->error, "edit");
-	ok(!fstatat(c.root_fd, "workspace/k", &st, 0) && (st.st_mode & 07777) == 04751, "mode is kept");
+	ok(!call_tool(&c, &tool_edit, "{'path':'k','old_string':'old','new_string':'new'}")->error,
+	   "edit");
+	ok(!fstatat(c.root_fd, "workspace/k", &st, 0) && (st.st_mode & 07777) == 04751,
+	   "mode is kept");
 	fd = openat(c.root_fd, "workspace/k", O_RDONLY | O_CLOEXEC);
-	ok(!xattrs || (fgetxattr(fd, "user.note", v, sizeof(v)) == 2 && !memcmp(v, "hi", 2)), "xattrs are kept");
+	ok(!xattrs || (fgetxattr(fd, "user.note", v, sizeof(v)) == 2 && !memcmp(v, "hi", 2)),
+	   "xattrs are kept");
 	(void)close(fd);
 	ok(!linkat(c.root_fd, "workspace/k", c.root_fd, "workspace/k2", 0), "link");
-	struct answer *a = call_tool(&c, &tool_edit, "{'path':'k','old_string':'new','new_string':'n'}");
+	struct answer *a =
+		call_tool(&c, &tool_edit, "{'path':'k','old_string':'new','new_string':'n'}");
 
 	ok(!a->error && has(a, "written in place (hard link)"), "a hard link is written in place");
 	eq_str(file("workspace/k2"), "n\n", "so both names see it");
-	ok(!fstatat(c.root_fd, "workspace/k", &st, 0) && !fstatat(c.root_fd, "workspace/k2", &st2, 0) &&
-		   st.st_ino == st2.st_ino,
+	ok(!fstatat(c.root_fd, "workspace/k", &st, 0) &&
+		   !fstatat(c.root_fd, "workspace/k2", &st2, 0) && st.st_ino == st2.st_ino,
 	   "and stay one file");
 	put_text(&c, "workspace/ro", "x\n");
 	ok(!fchmodat(c.root_fd, "workspace/ro", 0444, 0), "read-only file");
@@ -239,9 +277,12 @@ static void keeping(void)
 		ok(a->error && has(a, "permission denied"), "is not written around");
 		ok(!mkdirat(c.root_fd, "usr", 0755), "usr");
 		put_text(&c, "usr/f", "x\n");
-		ok(!fchmodat(c.root_fd, "usr/f", 0444, 0) && !fchmodat(c.root_fd, "usr", 0555, 0), "closed");
+		ok(!fchmodat(c.root_fd, "usr/f", 0444, 0) && !fchmodat(c.root_fd, "usr", 0555, 0),
+		   "closed");
 		a = write_file("{'path':'/usr/new','content':'x'}");
-		ok(a->error && has(a, "read-only in this sandbox; writable places are /workspace, /tmp"),
+		ok(a->error &&
+			   has(a,
+			       "read-only in this sandbox; writable places are /workspace, /tmp"),
 		   "the policy is explained");
 		(void)fchmodat(c.root_fd, "usr", 0755, 0);
 	}
@@ -258,12 +299,14 @@ static void editing(void)
 
 	put_text(&c, "workspace/e.c", "int a;\nint b;\nint c;\nint a2;\n");
 	a = edit("{'path':'e.c','old_string':'int b;','new_string':'long b;'}");
-	ok(!a->error && has(a, "edited e.c  1 replacement at line 2  +1 −1") && has(a, "(was v:"), "edit");
+	ok(!a->error && has(a, "edited e.c  1 replacement at line 2  +1 −1") && has(a, "(was v:"),
+	   "edit");
 	ok(has(a, "@@ -1,4 +1,4 @@\n int a;\n-int b;\n+long b;\n int c;\n"), "answers with a diff");
 	a = edit("{'path':'e.c','old_string':'int b;','new_string':'long b;'}");
 	ok(a->error && has(a, "already applied?"), "a second time");
 	a = edit("{'file_path':'e.c','old_str':'int','new_str':'x'}");
-	ok(a->error && has(a, "occurs 3 times") && has(a, "\n1: int a;\n3: int c;\n4: int a2;"), "several");
+	ok(a->error && has(a, "occurs 3 times") && has(a, "\n1: int a;\n3: int c;\n4: int a2;"),
+	   "several");
 	a = edit("{'path':'e.c','edits':[{'old_string':'int c','new_string':'int d'},"
 		 "{'old_string':'nope','new_string':'x'}]}");
 	ok(a->error && has(a, "edits[1]") && has(a, "nothing was changed") &&
@@ -271,10 +314,13 @@ static void editing(void)
 	   "all or none");
 	a = edit("{'path':'e.c','edits':[{'old_string':'int c','new_string':'int d'},"
 		 "{'old_string':'int d','new_string':'int e'}],'dry_run':true}");
-	ok(!a->error && has(a, "would edit e.c  2 replacements") && strstr(file("workspace/e.c"), "int c;"),
+	ok(!a->error && has(a, "would edit e.c  2 replacements") &&
+		   strstr(file("workspace/e.c"), "int c;"),
 	   "dry run");
-	a = edit("{'path':'e.c','old_string':'int','new_string':'char','replace_all':true,'diff':false}");
-	ok(!a->error && has(a, "3 replacements from line 1") && !strstr(a->text, "@@"), "all, without diff");
+	a = edit(
+		"{'path':'e.c','old_string':'int','new_string':'char','replace_all':true,'diff':false}");
+	ok(!a->error && has(a, "3 replacements from line 1") && !strstr(a->text, "@@"),
+	   "all, without diff");
 	eq_str(file("workspace/e.c"), "char a;\nlong b;\nchar c;\nchar a2;\n", "all of them");
 	ok(edit("{'path':'e.c','old_string':'','new_string':'x'}")->error, "empty old text");
 	ok(edit("{'path':'e.c','old_string':'x','new_string':'x'}")->error, "nothing to change");
@@ -282,9 +328,11 @@ static void editing(void)
 	ok(edit("{'path':'missing.c','old_string':'x','new_string':'y'}")->error, "no file");
 	put_file(&c, "workspace/l1", "caf\xe9 one\r\n", 10);
 	a = edit("{'path':'l1','old_string':'one','new_string':'two'}");
-	ok(!a->error && get_file(&c, "workspace/l1", content, 20) == 10 && !memcmp(content, "caf\xe9 two\r\n", 10),
+	ok(!a->error && get_file(&c, "workspace/l1", content, 20) == 10 &&
+		   !memcmp(content, "caf\xe9 two\r\n", 10),
 	   "bytes of another charset and CRLF survive");
-	ok(has(edit("{'path':'u16','old_string':'h','new_string':'j'}"), "iconv -f utf-16le"), "UTF-16 is refused");
+	ok(has(edit("{'path':'u16','old_string':'h','new_string':'j'}"), "iconv -f utf-16le"),
+	   "UTF-16 is refused");
 }
 
 /* Parallel edits of one file all land. */
@@ -298,8 +346,10 @@ static void racing(void)
 	for (int i = 0; i < 8; i++) {
 		pids[i] = fork();
 		if (!pids[i]) {
-			(void)snprintf(json, sizeof(json), "{'path':'race','old_string':'p%d\\n',"
-				       "'new_string':'done%d\\n'}", i, i);
+			(void)snprintf(json, sizeof(json),
+				       "{'path':'race','old_string':'p%d\\n',"
+				       "'new_string':'done%d\\n'}",
+				       i, i);
 			_exit(edit(json)->error);
 		}
 	}
@@ -309,17 +359,21 @@ static void racing(void)
 		fine &= waitpid(pids[i], &status, 0) == pids[i] && !status;
 	}
 	ok(fine, "eight edits at once succeed");
-	eq_str(file("workspace/race"), "done0\ndone1\ndone2\ndone3\ndone4\ndone5\ndone6\ndone7\n", "and all land");
+	eq_str(file("workspace/race"), "done0\ndone1\ndone2\ndone3\ndone4\ndone5\ndone6\ndone7\n",
+	       "and all land");
 }
 
 static void tree(void)
 {
-	ok(!mkdirat(c.root_fd, "workspace/p", 0755) && !mkdirat(c.root_fd, "workspace/p/src", 0755) &&
-		   !mkdirat(c.root_fd, "workspace/p/out", 0755) && !mkdirat(c.root_fd, "workspace/p/.git", 0755) &&
+	ok(!mkdirat(c.root_fd, "workspace/p", 0755) &&
+		   !mkdirat(c.root_fd, "workspace/p/src", 0755) &&
+		   !mkdirat(c.root_fd, "workspace/p/out", 0755) &&
+		   !mkdirat(c.root_fd, "workspace/p/.git", 0755) &&
 		   !mkdirat(c.root_fd, "workspace/p/node_modules", 0755),
 	   "a project");
 	put_text(&c, "workspace/p/.gitignore", "out/\n*.log\n");
-	put_text(&c, "workspace/p/src/a.c", "int foo;\n// nothing\nint foo2; Foo\n\n\n\nfoo again\n");
+	put_text(&c, "workspace/p/src/a.c",
+		 "int foo;\n// nothing\nint foo2; Foo\n\n\n\nfoo again\n");
 	put_text(&c, "workspace/p/src/b.h", "extern int foo;\n");
 	put_text(&c, "workspace/p/src/.gitignore", "!keep.log\n");
 	put_text(&c, "workspace/p/src/keep.log", "foo\n");
@@ -341,20 +395,26 @@ static void searching(void)
 {
 	struct answer *a = grep("{'pattern':'foo','path':'p'}");
 
-	ok(!a->error && has(a, "6 matches in 4 files (searched 6 files; skipped 3 ignored dirs, 1 ignored files, 1 binary)\n"),
+	ok(!a->error &&
+		   has(a,
+		       "6 matches in 4 files (searched 6 files; skipped 3 ignored dirs, 1 ignored files, 1 binary)\n"),
 	   "header counts");
-	ok(has(a, "p/src/a.c\n1: int foo;\n--\n3: int foo2; Foo\n--\n7: foo again\n"), "grouped, gaps shown");
-	ok(has(a, "p/.env.example\n") && has(a, "p/src/keep.log\n") && !strstr(a->text, "drop.log") &&
-		   !strstr(a->text, "out/gen.c") && !strstr(a->text, "node_modules") && !strstr(a->text, ".git/"),
+	ok(has(a, "p/src/a.c\n1: int foo;\n--\n3: int foo2; Foo\n--\n7: foo again\n"),
+	   "grouped, gaps shown");
+	ok(has(a, "p/.env.example\n") && has(a, "p/src/keep.log\n") &&
+		   !strstr(a->text, "drop.log") && !strstr(a->text, "out/gen.c") &&
+		   !strstr(a->text, "node_modules") && !strstr(a->text, ".git/"),
 	   "ignore rules, nested and taken back; hidden files are searched");
 	a = grep("{'pattern':'foo','path':'p/src/a.c','context':1}");
-	ok(has(a, "1: int foo;\n2- // nothing\n3: int foo2; Foo\n4- \n--\n6- \n7: foo again\n"), "context");
+	ok(has(a, "1: int foo;\n2- // nothing\n3: int foo2; Foo\n4- \n--\n6- \n7: foo again\n"),
+	   "context");
 	a = grep("{'pattern':'Foo','path':'p','output_mode':'count'}");
 	ok(has(a, "1 p/src/a.c\n") && has(a, "1 match in 1 file"), "smart case, count");
 	a = grep("{'pattern':'foo','path':'p','output_mode':'files','glob':'*.{c,h} !b.*'}");
 	ok(has(a, "p/src/a.c  (3)\n") && !strstr(a->text, "b.h"), "files with a filter");
 	a = grep("{'pattern':'OnlyHere','path':'p'}");
-	ok(!a->error && has(a, "no matches for /OnlyHere/ in p") && has(a, "1 ignored files match"), "no match is no error");
+	ok(!a->error && has(a, "no matches for /OnlyHere/ in p") && has(a, "1 ignored files match"),
+	   "no match is no error");
 	a = grep("{'pattern':'INT FOO','path':'p'}");
 	ok(has(a, "2 files match with case ignored"), "hint on case");
 	a = grep("{'pattern':'zzz\\\\|yyy','path':'p'}");
@@ -368,11 +428,15 @@ static void searching(void)
 	a = grep("{'pattern':'foo','path':'p','max_matches':2}");
 	ok(has(a, "[2 of 6 shown; next: offset=2]"), "a page");
 	a = grep("{'pattern':'foo','path':'p','max_matches':2,'offset':2}");
-	ok(has(a, "3: int foo2; Foo\n--\n7: foo again\n") && has(a, "next: offset=4]"), "the next page");
+	ok(has(a, "3: int foo2; Foo\n--\n7: foo again\n") && has(a, "next: offset=4]"),
+	   "the next page");
 	a = grep("{'pattern':'foo','path':'missing'}");
 	ok(a->error && has(a, "no such file"), "a path that is not there");
 	put_text(&c, "workspace/u16grep", "");
-	put_file(&c, "workspace/u16grep", "\xff\xfe" "f\0o\0o\0\n\0", 10);
+	put_file(&c, "workspace/u16grep",
+		 "\xff\xfe"
+		 "f\0o\0o\0\n\0",
+		 10);
 	ok(has(grep("{'pattern':'foo','path':'u16grep'}"), "1: foo\n"), "UTF-16 is searched");
 }
 
@@ -400,7 +464,8 @@ static void bounded_search(void)
 			tap_fatal("memory");
 	put_file(&c, "workspace/p/min.js", b.data, b.len);
 	a = grep("{'pattern':'needle2','path':'p/min.js'}");
-	ok(has(a, "1: …xxx") && has(a, "xneedle2y") && strlen(a->text) < 700, "a window of a long line");
+	ok(has(a, "1: …xxx") && has(a, "xneedle2y") && strlen(a->text) < 700,
+	   "a window of a long line");
 	buf_release(&b);
 }
 
@@ -408,14 +473,18 @@ static void listing(void)
 {
 	struct answer *a = call_tool(&c, &tool_list_dir, "{'path':'p'}");
 
-	ok(!a->error && has(a, "p  11 entries\n.git/ (ignored, 1 entries)\nnode_modules/ (ignored, 1 entries)\n"
-			       "out/ (ignored, 1 entries)\nsrc/\n"), "directories first, ignored ones named");
+	ok(!a->error &&
+		   has(a,
+		       "p  11 entries\n.git/ (ignored, 1 entries)\nnode_modules/ (ignored, 1 entries)\n"
+		       "out/ (ignored, 1 entries)\nsrc/\n"),
+	   "directories first, ignored ones named");
 	ok(has(a, "\nself -> .\n") && has(a, "bin  8 B\n"), "links and sizes");
 	a = call_tool(&c, &tool_list_dir, "{'path':'p','depth':2,'max_entries':6}");
-	ok(has(a, "src/a.c  51 B\n") || has(a, "src/.gitignore"), "two levels");
+	ok(has(a, "src/.gitignore  10 B\nsrc/a.c  47 B\n"), "two levels");
 	ok(has(a, " more; raise max_entries"), "bounded");
 	a = call_tool(&c, &tool_list_dir, "{'path':'p/src/b.h'}");
-	ok(has(a, "p/src/b.h  file 0644  16 B  2") && has(a, "1 lines utf-8 LF  v:"), "a file's facts");
+	ok(has(a, "p/src/b.h  file 0644  16 B  2") && has(a, "1 lines utf-8 LF  v:"),
+	   "a file's facts");
 	a = call_tool(&c, &tool_list_dir, "{'path':'nix'}");
 	ok(a->error && has(a, "no such file"), "missing");
 	a = call_tool(&c, &tool_list_dir, "{'path':'/'}");
@@ -429,8 +498,10 @@ static void globbing(void)
 
 	ok(!utimensat(c.root_fd, "workspace/p/src/a.c", t, 0), "an old file");
 	a = call_tool(&c, &tool_glob, "{'pattern':'*.{c,h}','path':'p'}");
-	ok(!a->error && has(a, "2 matches for *.{c,h} in p") && has(a, "p/src/b.h\np/src/a.c\n"), "newest first");
-	a = call_tool(&c, &tool_glob, "{'pattern':'**/*.c','path':'p','use_default_ignore':false,'sort':'path'}");
+	ok(!a->error && has(a, "2 matches for *.{c,h} in p") && has(a, "p/src/b.h\np/src/a.c\n"),
+	   "newest first");
+	a = call_tool(&c, &tool_glob,
+		      "{'pattern':'**/*.c','path':'p','use_default_ignore':false,'sort':'path'}");
 	ok(has(a, "p/out/gen.c\np/src/a.c\n"), "with ignored ones, by path");
 	a = call_tool(&c, &tool_glob, "{'pattern':'/workspace/p/s*/*.h'}");
 	ok(has(a, "p/src/b.h\n"), "an absolute pattern");
@@ -441,7 +512,8 @@ static void globbing(void)
 static void cancelling(void)
 {
 	c.cancelled = true;
-	eq_int(grep("{'pattern':'foo','path':'p'}")->r, -ECANCELED, "a search ends when it is cancelled");
+	eq_int(grep("{'pattern':'foo','path':'p'}")->r, -ECANCELED,
+	       "a search ends when it is cancelled");
 	c.cancelled = false;
 }
 
