@@ -1,0 +1,356 @@
+/* Records, directories and places at either side. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "fs/core/diff_internal.h"
+
+int diff_record(struct diff *d, enum side side, store_ino ino, struct rec_inode *ret)
+{
+	int r = d->view[side] ? store_view_inode(d->view[side], ino, ret) : -ENOENT;
+
+	if (r == 0 && ret->nlink == 0) {
+		rec_inode_release(ret);
+		r = -ENOENT;
+	}
+	return r;
+}
+
+static int look_name(struct diff *d, enum side side, store_ino parent, const char *name, size_t len,
+		     struct rec_name *ret)
+{
+	return d->view[side] ? store_view_name(d->view[side], parent, name, len, ret) : -ENOENT;
+}
+
+/* ---- host directories ---- */
+
+int host_key_cmp(const struct host_key *a, const struct host_key *b)
+{
+	int r = strcmp(a->root, b->root);
+
+	return r ? r : strcmp(a->rel, b->rel);
+}
+
+int diff_source(struct diff *d, const struct host_key *key, struct hostsrc **ret)
+{
+	struct diff_source *s;
+	int r;
+
+	for (s = d->sources; s; s = s->next)
+		if (!strcmp(s->key.root, key->root) && s->key.flags == key->flags)
+			break;
+	if (!s) {
+		s = arena_get(&d->arena, sizeof *s);
+		if (!s)
+			return -ENOMEM;
+		*s = (struct diff_source){.next = d->sources, .key = *key};
+		r = hostsrc_open(key->root, key->flags, 0, &s->h);
+		if (r == -ENOMEM)
+			return r;
+		if (r < 0)
+			s->h = NULL; /* gone: it shows nothing */
+		d->sources = s;
+	}
+	*ret = s->h;
+	return 0;
+}
+
+static int key_of(struct diff *d, const struct rec_inode *rec, struct host_key *ret)
+{
+	const struct rec_origin *o = &rec->origin;
+	char *root, *rel;
+
+	if (!o->root)
+		return 0;
+	root = arena_get(&d->arena, strlen(o->root) + 1);
+	rel = arena_get(&d->arena, (o->rel ? strlen(o->rel) : 0) + 1);
+	if (!root || !rel)
+		return -ENOMEM;
+	memcpy(root, o->root, strlen(o->root) + 1);
+	*rel = '\0';
+	if (o->rel)
+		memcpy(rel, o->rel, strlen(o->rel) + 1);
+	*ret = (struct host_key){root, rel, o->flags};
+	return 0;
+}
+
+/* ---- directories ---- */
+
+static struct dir **dir_slot(const struct diff *d, store_ino ino)
+{
+	return &d->dirs[(ino * UINT64_C(0x9e3779b97f4a7c15)) >> 32 & (d->dirs_cap - 1)];
+}
+
+static int dirs_grow(struct diff *d)
+{
+	size_t old_cap = d->dirs_cap;
+	struct dir **old = d->dirs;
+
+	if (d->ndirs < d->dirs_cap)
+		return 0;
+	d->dirs_cap = old_cap ? old_cap * 4 : 64;
+	d->dirs = calloc(d->dirs_cap, sizeof(struct dir *));
+	if (!d->dirs) {
+		d->dirs = old;
+		d->dirs_cap = old_cap;
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < old_cap; i++)
+		for (struct dir *p = old[i], *next; p; p = next) {
+			struct dir **slot = dir_slot(d, p->ino);
+
+			next = p->chain;
+			p->chain = *slot;
+			*slot = p;
+		}
+	free(old);
+	return 0;
+}
+
+static int dir_load_side(struct diff *d, enum side side, struct dir *dir)
+{
+	cleanup_rec_inode struct rec_inode rec = {0};
+	int r = diff_record(d, side, dir->ino, &rec);
+	char *name;
+
+	if (r == -ENOENT || (r == 0 && !S_ISDIR(rec.mode)))
+		return 0;
+	if (r < 0)
+		return r;
+	name = arena_get(&d->arena, rec.name_len + 1);
+	if (!name)
+		return -ENOMEM;
+	if (rec.name_len)
+		memcpy(name, rec.name, rec.name_len);
+	name[rec.name_len] = '\0';
+	dir->there[side] = true;
+	dir->parent[side] = rec.parent;
+	dir->name[side] = name;
+	dir->len[side] = rec.name_len;
+	dir->shows[side] = rec.origin.root;
+	return dir->key.root ? 0 : key_of(d, &rec, &dir->key);
+}
+
+int diff_dir(struct diff *d, store_ino ino, struct dir **ret)
+{
+	struct dir *dir;
+	int r = dirs_grow(d);
+
+	if (r < 0)
+		return r;
+	for (dir = *dir_slot(d, ino); dir; dir = dir->chain)
+		if (dir->ino == ino) {
+			*ret = dir;
+			return 0;
+		}
+	dir = arena_get(&d->arena, sizeof *dir);
+	if (!dir)
+		return -ENOMEM;
+	*dir = (struct dir){.ino = ino, .chain = *dir_slot(d, ino)};
+	r = dir_load_side(d, FROM, dir);
+	if (r == 0)
+		r = dir_load_side(d, TO, dir);
+	if (r < 0)
+		return r;
+	*dir_slot(d, ino) = dir;
+	d->ndirs++;
+	*ret = dir;
+	return 0;
+}
+
+/* ---- paths ---- */
+
+static int dir_key_cmp(const void *pa, const void *pb)
+{
+	const struct dir *const *a = pa, *const *b = pb;
+
+	return host_key_cmp(&(*a)->key, &(*b)->key);
+}
+
+/* The directories with touched names that show a host directory, by what they show. Between an
+ * unrecorded host directory and the tree stands always one of them: whoever recorded what lies below
+ * recorded a name in each directory on the way. */
+static int shown_make(struct diff *d)
+{
+	store_ino last = 0;
+
+	for (int side = 0; side < 2; side++) {
+		d->shown[side] = calloc(d->nnames + 1, sizeof(struct dir *));
+		if (!d->shown[side])
+			return -ENOMEM;
+	}
+	for (size_t i = 0; i < d->nnames; i++) {
+		struct dir *dir;
+		int r;
+
+		if (d->names[i].parent == last)
+			continue;
+		last = d->names[i].parent;
+		r = diff_dir(d, last, &dir);
+		if (r < 0)
+			return r;
+		for (int side = 0; side < 2; side++)
+			if (dir->there[side] && dir->shows[side])
+				d->shown[side][d->nshown[side]++] = dir;
+	}
+	for (int side = 0; side < 2; side++)
+		qsort(d->shown[side], d->nshown[side], sizeof(struct dir *), dir_key_cmp);
+	d->shown_ready = true;
+	return 0;
+}
+
+static struct dir *shown_find(const struct diff *d, enum side side, const char *root, char *rel)
+{
+	struct dir probe = {.key = {.root = root, .rel = rel}}, *p = &probe, **found;
+
+	found = d->nshown[side]
+			? bsearch(&p, d->shown[side], d->nshown[side], sizeof p, dir_key_cmp)
+			: NULL;
+	return found ? *found : NULL;
+}
+
+/* The path of a host directory that is not recorded at this side. */
+static int host_dir_path(struct diff *d, enum side side, struct dir *dir, const char **ret)
+{
+	cleanup_free char *rel = NULL;
+	size_t full = strlen(dir->key.rel), n = full;
+	struct dir *top = NULL;
+	struct rec_name rn;
+	const char *path, *rest;
+	int r = d->shown_ready ? 0 : shown_make(d);
+
+	if (r < 0)
+		return r;
+	rel = strdup(dir->key.rel);
+	if (!rel)
+		return -ENOMEM;
+	while (n > 0 && !top) {
+		while (n > 0 && rel[n - 1] != '/')
+			n--;
+		rel[n ? n - 1 : 0] = '\0';
+		top = shown_find(d, side, dir->key.root, rel);
+		n = n ? n - 1 : 0;
+	}
+	if (!top)
+		return 0;
+	r = diff_path(d, side, top, &path);
+	if (r < 0 || !path)
+		return r;
+	rest = dir->key.rel + n + (n ? 1 : 0);
+	r = look_name(d, side, top->ino, rest, strcspn(rest, "/"), &rn);
+	if (r != -ENOENT) /* something recorded hides it */
+		return r;
+	*ret = arena_join(&d->arena, path, rest, strlen(rest));
+	return *ret ? 0 : -ENOMEM;
+}
+
+static int recorded_dir_path(struct diff *d, enum side side, struct dir *dir, const char **ret)
+{
+	const char *above = NULL;
+	struct dir *parent;
+	struct rec_name rn;
+	int r = look_name(d, side, dir->parent[side], dir->name[side], dir->len[side], &rn);
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	if (rn.ino != dir->ino) /* removed, or replaced by another */
+		return 0;
+	r = diff_dir(d, dir->parent[side], &parent);
+	if (r == 0)
+		r = diff_path(d, side, parent, &above);
+	if (r < 0 || !above)
+		return r;
+	*ret = arena_join(&d->arena, above, dir->name[side], dir->len[side]);
+	return *ret ? 0 : -ENOMEM;
+}
+
+int diff_path(struct diff *d, enum side side, struct dir *dir, const char **ret)
+{
+	const char *path = NULL;
+	int r = 0;
+
+	if (!dir->known[side]) {
+		dir->known[side] = true; /* a loop in damaged records ends here */
+		if (dir->ino == STORE_ROOT_INO)
+			path = d->view[side] ? "" : NULL;
+		else if (dir->there[side])
+			r = recorded_dir_path(d, side, dir, &path);
+		else if (dir->key.root)
+			r = host_dir_path(d, side, dir, &path);
+		dir->path[side] = path;
+	}
+	*ret = dir->path[side];
+	return r;
+}
+
+/* ---- objects ---- */
+
+int diff_object_of(struct diff *d, enum side side, store_ino ino, struct obj *ret)
+{
+	cleanup_rec_inode struct rec_inode rec = {0};
+	int r = diff_record(d, side, ino, &rec);
+
+	*ret = (struct obj){0};
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	ret->at = OBJ_STORE;
+	ret->ino = ino;
+	ret->mode = rec.mode;
+	ret->size = rec.size;
+	return key_of(d, &rec, &ret->key);
+}
+
+static int host_object(struct diff *d, const struct dir *dir, const char *name, size_t len,
+		       struct obj *ret)
+{
+	struct hostsrc *h;
+	struct stat st;
+	const char *rel;
+	int r = diff_source(d, &dir->key, &h);
+
+	if (r < 0 || !h)
+		return r;
+	rel = arena_join(&d->arena, dir->key.rel, name, len);
+	if (!rel)
+		return -ENOMEM;
+	if (!*dir->key.rel)
+		rel++;
+	r = hostsrc_stat(h, rel, &st);
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	*ret = (struct obj){.at = OBJ_HOST,
+			    .mode = st.st_mode,
+			    .size = (uint64_t)st.st_size,
+			    .key = {dir->key.root, rel, dir->key.flags}};
+	return 0;
+}
+
+int diff_object(struct diff *d, enum side side, struct dir *dir, const char *name, size_t len,
+		struct obj *ret)
+{
+	struct rec_name rn;
+	const char *path;
+	int r = diff_path(d, side, dir, &path);
+
+	*ret = (struct obj){0};
+	if (r < 0 || !path)
+		return r;
+	r = look_name(d, side, dir->ino, name, len, &rn);
+	if (r == 0)
+		return rn.ino ? diff_object_of(d, side, rn.ino, ret) : 0;
+	if (r != -ENOENT)
+		return r;
+	/* a directory that is recorded here without a host directory shows none */
+	if (!dir->key.root || (dir->there[side] && !dir->shows[side]))
+		return 0;
+	return host_object(d, dir, name, len, ret);
+}
+
+void diff_look_release(struct diff *d)
+{
+	for (struct diff_source *s = d->sources; s; s = s->next)
+		hostsrc_close(s->h);
+	free(d->shown[FROM]);
+	free(d->shown[TO]);
+	free(d->dirs);
+}
