@@ -153,6 +153,8 @@ static int run_begin(const struct run_spec *s, struct run *r)
 
 		child(s, in[0], ends);
 	}
+	/* Here too: a kill may come before the child has done it. */
+	(void)setpgid(r->pid, r->pid);
 	(void)close(in[0]);
 	(void)close(out[0][1]);
 	(void)close(out[1][1]);
