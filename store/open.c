@@ -254,8 +254,8 @@ static int check_superblock(struct store *s, struct diag *diag)
 	cleanup_rd struct store_rd rd = {0};
 	char name[] = "superblock";
 	MDB_val k = {strlen(name), name}, v;
-	uint64_t format, block;
-	bool sha256;
+	uint64_t format = 0, block = 0;
+	bool sha256 = false;
 	int r = store_rd_begin(s, &rd);
 
 	if (r == 0)
@@ -398,7 +398,7 @@ int store_open_limits(const char *dir, unsigned flags, const struct store_limits
 		      struct diag *diag, struct store **ret)
 {
 	struct store *s = calloc(1, sizeof(*s));
-	bool fresh;
+	bool fresh = false;
 	int r;
 
 	if (!s)
