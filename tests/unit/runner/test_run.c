@@ -215,7 +215,7 @@ static void test_time(void)
 
 	rig_spec(&s);
 	s.shell = "trap 'echo caught; exit 5' TERM; sleep 30 & wait";
-	s.timeout_ms = 300;
+	s.timeout_ms = 2000; /* the trap must be there by then */
 	rig_run(&s, &o);
 	ok(o.res.timed_out && !o.res.killed, "timed out");
 	eq_int(o.res.code, 5, "after it could put things in order");
@@ -228,12 +228,14 @@ static void test_time(void)
 	   "one that ignores it is killed");
 	ok(t > 2000 && t < 15000, "after the grace (%lld ms)", t);
 	s.timeout_ms = 0;
-	s.shell = "sleep 1000";
+	s.shell = "echo up; exec sleep 1000";
 	r = rig_start(&s);
-	eq_int(run_wait(r, 50, &o.res), 0, "still running");
+	while (rig_text(r, 0, o.out, sizeof(o.out)) == 0)
+		eq_int(run_wait(r, 200, &o.res), 0, "still running");
 	eq_int(run_kill(r, 5000), 0, "killed");
 	rig_finish(r, &o);
 	ok(o.res.killed && !o.res.timed_out && o.res.code == 143, "by TERM (%d)", o.res.code);
+	s.shell = "sleep 1000";
 	r = rig_start(&s);
 	eq_int(run_kill(r, 0), 0, "killed at once, perhaps before it began");
 	rig_finish(r, &o);
