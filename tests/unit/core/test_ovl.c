@@ -1,0 +1,511 @@
+/* What the model test cannot see: times, set-id bits, access lists, policy, inodes without links,
+ * cookies, the change log, and big directories. */
+#include <linux/fs.h>
+#include <sys/xattr.h>
+#include <time.h>
+
+#include "base/io.h"
+#include "tests/unit/core/ovl_fixture.h"
+
+static struct ovl_entry must_make(struct fx *f, store_ino dir, const char *name, mode_t mode)
+{
+	struct ovl_cred c = fx_cred();
+	struct ovl_entry e;
+	int r = S_ISDIR(mode) ? ovl_mkdir(f->o, dir, name, mode, &c, &e)
+			      : ovl_mknod(f->o, dir, name, mode, 0, &c, &e);
+
+	if (r < 0)
+		tap_fatal("make %s: %s", name, err_text(r));
+	return e;
+}
+
+static struct stat must_stat(struct fx *f, store_ino ino)
+{
+	struct ovl_attr a;
+	int r = ovl_getattr(f->o, ino, &a);
+
+	if (r < 0)
+		tap_fatal("getattr: %s", err_text(r));
+	return a.st;
+}
+
+static bool later(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec > b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec > b->tv_nsec);
+}
+
+static void test_times(struct fx *f)
+{
+	struct ovl_entry d = must_make(f, STORE_ROOT_INO, "times", S_IFDIR | 0755);
+	struct ovl_entry e = must_make(f, d.ino, "a", S_IFREG | 0644);
+	struct stat before, after, dir, want = {.st_mtim = {100, 7}, .st_atim = {50, 3}};
+	struct ovl_attr a;
+	char c;
+
+	before = must_stat(f, d.ino);
+	eq_int(ovl_write(f->o, e.ino, 0, "x", 1, false), 1, "a write");
+	after = must_stat(f, d.ino);
+	ok(!later(&after.st_mtim, &before.st_mtim), "moves no time of the directory");
+	before = must_stat(f, e.ino);
+	eq_int(ovl_rename(f->o, d.ino, "a", d.ino, "b", 0), 0, "a rename");
+	after = must_stat(f, e.ino);
+	ok(later(&after.st_ctim, &before.st_ctim), "moves the ctime of what is renamed");
+	ok(!later(&after.st_mtim, &before.st_mtim), "and not its mtime");
+	dir = must_stat(f, d.ino);
+	ok(later(&dir.st_mtim, &before.st_mtim), "and the mtime of its directory");
+	eq_int(ovl_setattr(f->o, e.ino, &want, OVL_SET_MTIME | OVL_SET_ATIME, &a), 0, "utimensat");
+	ok(a.st.st_mtim.tv_sec == 100 && a.st.st_mtim.tv_nsec == 7, "sets to the nanosecond");
+	eq_int(ovl_flush(f->o), 0, "flush");
+	eq_int(must_stat(f, e.ino).st_mtim.tv_sec, 100, "and a flush leaves it");
+	eq_int(ovl_read(f->o, e.ino, 0, &c, 1), 1, "a read");
+	eq_int(must_stat(f, e.ino).st_atim.tv_sec, 50, "writes no atime");
+	want.st_mode = 0600;
+	eq_int(ovl_setattr(f->o, e.ino, &want, OVL_SET_MODE, &a), 0, "chmod");
+	ok(a.st.st_mtim.tv_sec == 100 && later(&a.st.st_ctim, &after.st_ctim),
+	   "moves the ctime alone");
+	ovl_forget(f->o, e.ino, 1);
+	ovl_forget(f->o, d.ino, 1);
+}
+
+static void test_ids(struct fx *f)
+{
+	struct ovl_entry d = must_make(f, STORE_ROOT_INO, "ids", S_IFDIR | 02775), e, s;
+	struct ovl_cred c = {.uid = 1234, .gid = 1235, .umask = 022};
+	struct stat st = {.st_gid = 4321, .st_uid = 77};
+	struct ovl_attr a;
+
+	eq_int(ovl_setattr(f->o, d.ino, &st, OVL_SET_GID, &a), 0, "chgrp of a directory");
+	eq_int(a.st.st_mode, S_IFDIR | 02775, "keeps its set-gid bit");
+	eq_int(ovl_mkdir(f->o, d.ino, "sub", 0777, &c, &s), 0, "a directory in it");
+	eq_int(s.attr.st.st_gid, 4321, "takes the group");
+	eq_int(s.attr.st.st_mode, S_IFDIR | 02755, "and the bit, and the umask");
+	eq_int(ovl_mknod(f->o, d.ino, "f", S_IFREG | 0666, 0, &c, &e), 0, "a file in it");
+	eq_int(e.attr.st.st_gid, 4321, "takes the group");
+	eq_int(e.attr.st.st_mode, S_IFREG | 0644, "not the bit");
+	st.st_mode = 06755;
+	eq_int(ovl_setattr(f->o, e.ino, &st, OVL_SET_MODE, &a), 0, "chmod u+s,g+s");
+	eq_int(ovl_setxattr(f->o, e.ino, "security.capability", "caps", 4, 0), 0, "capabilities");
+	eq_int(ovl_write(f->o, e.ino, 0, "x", 1, false), 1, "a write with privilege");
+	eq_int(must_stat(f, e.ino).st_mode, S_IFREG | 06755, "keeps the bits");
+	eq_int(ovl_write(f->o, e.ino, 0, "x", 1, true), 1, "one without");
+	eq_int(must_stat(f, e.ino).st_mode, S_IFREG | 0755, "drops them");
+	eq_int(ovl_getxattr(f->o, e.ino, "security.capability", NULL, 0), -ENODATA,
+	       "and the capabilities");
+	eq_int(ovl_setattr(f->o, e.ino, &st, OVL_SET_MODE, &a), 0, "again u+s,g+s");
+	eq_int(ovl_setattr(f->o, e.ino, &st, OVL_SET_UID, &a), 0, "chown");
+	eq_int(a.st.st_mode, S_IFREG | 0755, "clears both");
+	eq_int(a.st.st_uid, 77, "and sets the owner");
+	ovl_forget(f->o, e.ino, 1);
+	ovl_forget(f->o, s.ino, 1);
+	ovl_forget(f->o, d.ino, 1);
+}
+
+struct acl_entry {
+	uint16_t tag, perm;
+	uint32_t id;
+};
+
+static size_t acl_bytes(uint8_t *out, const struct acl_entry *e, size_t n)
+{
+	size_t len = 4;
+
+	memcpy(out, "\x02\0\0\0", 4);
+	for (size_t i = 0; i < n; i++, len += 8) {
+		out[len] = (uint8_t)e[i].tag;
+		out[len + 1] = 0;
+		out[len + 2] = (uint8_t)e[i].perm;
+		out[len + 3] = 0;
+		for (unsigned k = 0; k < 4; k++)
+			out[len + 4 + k] = (uint8_t)(e[i].id >> (8 * k));
+	}
+	return len;
+}
+
+static void test_acls(struct fx *f)
+{
+	static const struct acl_entry full[] = {{1, 7, UINT32_MAX},
+						{2, 7, 1000},
+						{4, 5, UINT32_MAX},
+						{16, 7, UINT32_MAX},
+						{32, 0, UINT32_MAX}};
+	static const struct acl_entry plain[] = {
+		{1, 6, UINT32_MAX}, {4, 4, UINT32_MAX}, {32, 0, UINT32_MAX}};
+	static const struct acl_entry nomask[] = {
+		{1, 6, UINT32_MAX}, {2, 4, 5}, {4, 4, UINT32_MAX}, {32, 0, UINT32_MAX}};
+	static const char *const access = "system.posix_acl_access";
+	static const char *const def = "system.posix_acl_default";
+	struct ovl_entry d = must_make(f, STORE_ROOT_INO, "acl", S_IFDIR | 0755), e, s;
+	struct ovl_cred c = {.umask = 077};
+	struct stat st = {.st_mode = 0750};
+	uint8_t b[64], got[64];
+	struct ovl_attr a;
+	size_t n;
+
+	e = must_make(f, d.ino, "f", S_IFREG | 0600);
+	n = acl_bytes(b, full, 5);
+	eq_int(ovl_setxattr(f->o, e.ino, access, b, n, 0), 0, "an access list");
+	eq_int(must_stat(f, e.ino).st_mode, S_IFREG | 0770, "shows its mask as the group's bits");
+	eq_int(ovl_setattr(f->o, e.ino, &st, OVL_SET_MODE, &a), 0, "chmod 750");
+	eq_int(ovl_getxattr(f->o, e.ino, access, got, sizeof(got)), (long long)n, "leaves a list");
+	eq_int(got[4 + 3 * 8 + 2], 5, "in which the mask is r-x");
+	eq_int(got[4 + 8 + 2], 7, "and the named user as before");
+	n = acl_bytes(b, plain, 3);
+	eq_int(ovl_setxattr(f->o, e.ino, access, b, n, 0), 0, "a list of mode bits");
+	eq_int(must_stat(f, e.ino).st_mode, S_IFREG | 0640, "is the mode");
+	eq_int(ovl_getxattr(f->o, e.ino, access, got, sizeof(got)), -ENODATA, "and no list");
+	n = acl_bytes(b, nomask, 4);
+	eq_int(ovl_setxattr(f->o, e.ino, access, b, n, 0), -EINVAL, "a list without its mask");
+	eq_int(ovl_setxattr(f->o, e.ino, access, b, n - 1, 0), -EINVAL, "a torn list");
+	n = acl_bytes(b, full, 5);
+	eq_int(ovl_setxattr(f->o, e.ino, def, b, n, 0), -EACCES, "a default list on a file");
+	eq_int(ovl_setxattr(f->o, d.ino, def, b, n, 0), 0, "one on a directory");
+	ovl_forget(f->o, e.ino, 1);
+	eq_int(ovl_mknod(f->o, d.ino, "g", S_IFREG | 0664, 0, &c, &e), 0, "a file made there");
+	eq_int(e.attr.st.st_mode, S_IFREG | 0660, "has the list's mode without the umask");
+	eq_int(ovl_getxattr(f->o, e.ino, access, got, sizeof(got)), (long long)n,
+	       "and an access list");
+	eq_int(got[4 + 3 * 8 + 2], 6, "whose mask is what was asked for");
+	eq_int(ovl_mkdir(f->o, d.ino, "h", 0777, &c, &s), 0, "a directory made there");
+	eq_int(ovl_getxattr(f->o, s.ino, def, got, sizeof(got)), (long long)n,
+	       "inherits the default");
+	ovl_forget(f->o, e.ino, 1);
+	ovl_forget(f->o, s.ino, 1);
+	ovl_forget(f->o, d.ino, 1);
+}
+
+static void test_xattr_limits(struct fx *f)
+{
+	struct ovl_entry e = must_make(f, STORE_ROOT_INO, "xattrs", S_IFREG | 0644);
+	char *big = calloc(1, 70000), name[300];
+
+	if (!big)
+		tap_fatal("memory");
+	eq_int(ovl_setxattr(f->o, e.ino, "user.max", big, 65536, 0), 0, "64 KiB");
+	eq_int(ovl_setxattr(f->o, e.ino, "user.more", big, 65537, 0), -E2BIG, "one more");
+	eq_int(ovl_flush(f->o), 0, "flush");
+	eq_int(ovl_getxattr(f->o, e.ino, "user.max", big, 70000), 65536, "read back");
+	eq_int(ovl_getxattr(f->o, e.ino, "user.max", big, 10), -ERANGE, "a small buffer");
+	eq_int(ovl_getxattr(f->o, e.ino, "user.max", NULL, 0), 65536, "the size");
+	eq_int(ovl_setxattr(f->o, e.ino, "other.x", "", 0, 0), -EOPNOTSUPP, "an unknown prefix");
+	memset(name, 'n', sizeof(name));
+	memcpy(name, "user.", 5);
+	name[256] = '\0';
+	eq_int(ovl_setxattr(f->o, e.ino, name, "", 0, 0), -ERANGE, "a name of 256 bytes");
+	eq_int(ovl_removexattr(f->o, e.ino, "user.max"), 0, "removed");
+	eq_int(ovl_listxattr(f->o, e.ino, NULL, 0), 0, "nothing listed");
+	eq_int(ovl_flush(f->o), 0, "flush");
+	eq_int(ovl_getxattr(f->o, e.ino, "user.max", NULL, 0), -ENODATA, "gone after a flush, too");
+	ovl_forget(f->o, e.ino, 1);
+	free(big);
+}
+
+static void test_names(struct fx *f)
+{
+	char name[258];
+	struct ovl_cred c = fx_cred();
+	struct ovl_entry e;
+
+	memset(name, 'n', 257);
+	name[256] = '\0';
+	eq_int(ovl_lookup(f->o, 1, name, &e), -ENAMETOOLONG, "lookup of 256 bytes");
+	eq_int(ovl_mkdir(f->o, 1, name, 0755, &c, &e), -ENAMETOOLONG, "mkdir");
+	eq_int(ovl_symlink(f->o, 1, name, "x", &c, &e), -ENAMETOOLONG, "symlink");
+	eq_int(ovl_unlink(f->o, 1, name), -ENAMETOOLONG, "unlink");
+	eq_int(ovl_rmdir(f->o, 1, name), -ENAMETOOLONG, "rmdir");
+	eq_int(ovl_rename(f->o, 1, name, 1, "x", 0), -ENAMETOOLONG, "rename from");
+	eq_int(ovl_rename(f->o, 1, "x", 1, name, 0), -ENAMETOOLONG, "rename to");
+	eq_int(ovl_link(f->o, 1, 1, name, &e), -ENAMETOOLONG, "link");
+	eq_int(ovl_lookup(f->o, 999999, "x", &e), -ESTALE, "an unknown inode");
+	eq_int(ovl_rename(f->o, 1, "x", 1, "y", 8), -EINVAL, "an unknown flag");
+	eq_int(ovl_rename(f->o, 1, "x", 1, "y", RENAME_WHITEOUT), -EINVAL, "WHITEOUT");
+}
+
+static void test_orphans(struct fx *f)
+{
+	struct ovl_entry e = must_make(f, STORE_ROOT_INO, "orphan", S_IFREG | 0644), t, l;
+	struct ovl_cred c = fx_cred();
+	struct store_view *v;
+	struct rec_inode r;
+	char buf[8] = "";
+
+	eq_int(ovl_write(f->o, e.ino, 0, "hello", 5, false), 5, "written");
+	eq_int(ovl_flush(f->o), 0, "flushed");
+	eq_int(ovl_unlink(f->o, STORE_ROOT_INO, "orphan"), 0, "unlinked while open");
+	eq_int(ovl_flush(f->o), 0, "flushed");
+	eq_int(ovl_read(f->o, e.ino, 0, buf, 8), 5, "can still be read");
+	eq_str(buf, "hello", "as it was");
+	eq_int(must_stat(f, e.ino).st_nlink, 0, "has no link");
+	eq_int(ovl_link(f->o, e.ino, STORE_ROOT_INO, "back", &l), -ENOENT, "and gets none");
+	eq_int(ovl_write(f->o, e.ino, 0, "HELLO", 5, false), 5, "can still be written");
+	ovl_forget(f->o, e.ino, 1);
+	eq_int(ovl_flush(f->o), 0, "forgotten and flushed");
+	if (store_view_open(f->s, f->layer, &v) < 0)
+		tap_fatal("view");
+	eq_int(store_view_inode(v, e.ino, &r), -ENOENT, "its record is gone");
+	store_view_close(v);
+	eq_int(ovl_tmpfile(f->o, STORE_ROOT_INO, 0600, &c, &t), 0, "a file without a name");
+	eq_int(ovl_write(f->o, t.ino, 0, "tmp", 3, false), 3, "is written");
+	eq_int(ovl_flush(f->o), 0, "flush");
+	eq_int(ovl_link(f->o, t.ino, STORE_ROOT_INO, "named", &l), 0, "and gets a name");
+	ok(l.ino == t.ino && l.attr.st.st_nlink == 1, "of its own");
+	ovl_forget(f->o, t.ino, 2);
+	eq_int(ovl_flush(f->o), 0, "flush");
+	memset(buf, 0, sizeof(buf));
+	eq_int(fx_read(f, "named", 0, buf, 8), 3, "which holds what was written");
+	eq_str(buf, "tmp", "before");
+}
+
+struct seen {
+	uint64_t last;
+	unsigned n, room, twice;
+	bool names[4000];
+};
+
+static int see(void *arg, const char *name, uint64_t cookie, const struct ovl_entry *e)
+{
+	struct seen *s = arg;
+	unsigned i;
+
+	(void)e;
+	if (s->room-- == 0)
+		return 1;
+	s->last = cookie;
+	if (sscanf(name, "n%u", &i) == 1 && i < 4000) {
+		s->twice += s->names[i];
+		s->names[i] = true;
+		s->n++;
+	}
+	return 0;
+}
+
+static void test_cookies(struct fx *f)
+{
+	struct ovl_entry d = must_make(f, STORE_ROOT_INO, "cookies", S_IFDIR | 0755);
+	static struct seen s;
+	unsigned missed = 0;
+	uint64_t before;
+	char name[16];
+
+	for (unsigned i = 0; i < 1000; i++) {
+		snprintf(name, sizeof(name), "n%u", i);
+		ovl_forget(f->o, must_make(f, d.ino, name, S_IFREG | 0644).ino, 1);
+	}
+	/* While it is read, every name with i % 3 == 1 goes and new ones come. */
+	for (unsigned i = 0, gone = 1;; i++) {
+		before = s.last;
+		s.room = 7;
+		if (ovl_readdir(f->o, d.ino, s.last, false, see, &s) < 0)
+			tap_fatal("readdir");
+		if (s.last == before)
+			break;
+		for (unsigned k = 0; k < 5 && gone < 1000; k++, gone += 3) {
+			snprintf(name, sizeof(name), "n%u", gone);
+			if (ovl_unlink(f->o, d.ino, name) < 0)
+				tap_fatal("unlink");
+		}
+		if (i < 500) {
+			snprintf(name, sizeof(name), "n%u", 2000 + i);
+			ovl_forget(f->o, must_make(f, d.ino, name, S_IFREG | 0644).ino, 1);
+		}
+		if (i == 20 && ovl_flush(f->o) < 0)
+			tap_fatal("flush");
+	}
+	for (unsigned i = 0; i < 1000; i++)
+		missed += i % 3 != 1 && !s.names[i];
+	eq_int(missed, 0, "no name that stayed was missed");
+	eq_int(s.twice, 0, "and none came twice");
+	ovl_forget(f->o, d.ino, 1);
+}
+
+static int count(void *arg, const char *name, uint64_t cookie, const struct ovl_entry *e)
+{
+	(void)name;
+	(void)cookie;
+	(void)e;
+	++*(unsigned *)arg;
+	return 0;
+}
+
+static void test_big(struct fx *f)
+{
+	struct ovl_entry d = must_make(f, STORE_ROOT_INO, "big", S_IFDIR | 0755), e;
+	long long t = io_now_ms();
+	unsigned n = 0, wrong = 0;
+	char name[32];
+
+	for (unsigned i = 0; i < 100000; i++) {
+		snprintf(name, sizeof(name), "file-%u", i);
+		ovl_forget(f->o, must_make(f, d.ino, name, S_IFREG | 0644).ino, 1);
+	}
+	printf("# 100000 names made in %lld ms\n", io_now_ms() - t);
+	t = io_now_ms();
+	eq_int(ovl_flush(f->o), 0, "flush");
+	printf("# flushed in %lld ms\n", io_now_ms() - t);
+	ovl_forget(f->o, d.ino, 1);
+	if (ovl_lookup(f->o, STORE_ROOT_INO, "big", &d) < 0)
+		tap_fatal("lookup");
+	t = io_now_ms();
+	eq_int(ovl_readdir(f->o, d.ino, 0, false, count, &n), 0, "listed");
+	printf("# listed in %lld ms\n", io_now_ms() - t);
+	eq_int(n, 100002, "all names");
+	t = io_now_ms();
+	for (unsigned i = 0; i < 100000; i++) {
+		snprintf(name, sizeof(name), "file-%u", i);
+		wrong += ovl_lookup(f->o, d.ino, name, &e) < 0 || !e.ino;
+		ovl_forget(f->o, e.ino, 1);
+		wrong += ovl_unlink(f->o, d.ino, name) < 0;
+	}
+	eq_int(wrong, 0, "each found and removed");
+	t = io_now_ms() - t;
+	printf("# in %lld ms\n", t);
+	ok(t < 20000, "in a time that does not grow with the square");
+	eq_int(ovl_rmdir(f->o, STORE_ROOT_INO, "big"), 0, "and the directory after them");
+	ovl_forget(f->o, d.ino, 1);
+}
+
+static int join_changes(void *arg, const char *path, char what)
+{
+	char *out = arg;
+	size_t n = strlen(out);
+
+	snprintf(out + n, 512 - n, "%c%s ", what, path);
+	return 0;
+}
+
+static void test_changes(struct fx *f)
+{
+	struct ovl_counts c;
+	char out[512] = "";
+	uint64_t start;
+
+	if (fx_make(f, "log", FX_DIR, 0755) < 0 || fx_make(f, "log/a", FX_FILE, 0644) < 0)
+		tap_fatal("make");
+	ovl_counts(f->o, &c);
+	start = c.changes;
+	if (fx_write(f, "log/a", 0, "x", 1) < 0 || fx_write(f, "log/a", 1, "x", 1) < 0 ||
+	    fx_make(f, "log/b", FX_FILE, 0644) < 0 || fx_rename(f, "log/b", "log/c", 0) < 0)
+		tap_fatal("change");
+	eq_int(ovl_changes(f->o, start, join_changes, out), 0, "changes");
+	eq_str(out, "c/log/a d/log/b c/log/c ", "each path once");
+	ovl_counts(f->o, &c);
+	out[0] = '\0';
+	eq_int(ovl_changes(f->o, c.changes, join_changes, out), 0, "changes after the last");
+	eq_str(out, "", "are none");
+	ok(c.layer_changed, "the layer has changes");
+}
+
+static void test_paths(struct fx *f)
+{
+	cleanup_buf struct buf b = {0};
+	struct ovl_entry e;
+	struct statvfs v;
+
+	if (fx_make(f, "p", FX_DIR, 0755) < 0 || fx_make(f, "p/q", FX_DIR, 0755) < 0 ||
+	    fx_make(f, "p/q/f", FX_FILE, 0644) < 0 || fx_symlink(f, "/p/q", "abs") < 0 ||
+	    fx_symlink(f, "loop", "loop") < 0 || fx_symlink(f, "../p/./q/../q", "p/rel") < 0)
+		tap_fatal("make");
+	eq_int(ovl_walk(f->o, "/abs/f", &e), 0, "a link with an absolute target");
+	eq_int(ovl_path(f->o, e.ino, &b), 0, "its path");
+	eq_str((const char *)b.data, "/p/q/f", "is where it is");
+	ovl_forget(f->o, e.ino, 1);
+	eq_int(ovl_walk(f->o, "/p/rel/../../p/rel/f", &e), 0, "links and dots");
+	ovl_forget(f->o, e.ino, 1);
+	eq_int(ovl_walk(f->o, "/abs", &e), 0, "a last link");
+	ok(S_ISLNK(e.attr.st.st_mode), "is not followed");
+	ovl_forget(f->o, e.ino, 1);
+	eq_int(ovl_walk(f->o, "/loop/x", &e), -ELOOP, "a loop");
+	eq_int(ovl_walk(f->o, "/p/q/f/", &e), -ENOTDIR, "a file with a slash");
+	eq_int(ovl_walk(f->o, "/../../p", &e), 0, "above the root is the root");
+	ovl_forget(f->o, e.ino, 1);
+	eq_int(ovl_statfs(f->o, &v), 0, "statfs");
+	ok(v.f_blocks >= v.f_bfree && v.f_bavail > 0 && v.f_namemax == 255 && v.f_ffree > 0,
+	   "gives numbers an installer can use");
+}
+
+static void test_policy(struct fx *f)
+{
+	static const char *const places[] = {"/workspace", "/home/user", NULL};
+	struct ovl_cred c = fx_cred();
+	struct ovl_entry h, w, file, e;
+	struct ovl_attr a;
+	struct stat st = {.st_mode = 0777};
+
+	if (fx_make(f, "home", FX_DIR, 0755) < 0 || fx_make(f, "home/user", FX_DIR, 0755) < 0 ||
+	    fx_make(f, "home/other", FX_DIR, 0755) < 0 || fx_make(f, "ro", FX_FILE, 0644) < 0 ||
+	    fx_make(f, "home/user/in", FX_FILE, 0644) < 0)
+		tap_fatal("make");
+	fx_umount(f);
+	f->opts.writable = places;
+	fx_mount(f);
+	eq_int(fx_make(f, "new", FX_FILE, 0644), -EACCES, "create outside");
+	eq_int(fx_make(f, "home/other/x", FX_DIR, 0755), -EACCES, "mkdir beside a place");
+	eq_int(fx_make(f, "ro", FX_FILE, 0644), -EEXIST, "what exists says so");
+	eq_int(fx_make(f, "workspace", FX_DIR, 0755), 0, "a place that is not there yet");
+	eq_int(fx_make(f, "workspace/a", FX_FILE, 0644), 0, "create inside");
+	eq_int(fx_make(f, "workspace/d", FX_DIR, 0755), 0, "mkdir inside");
+	eq_int(fx_remove(f, "workspace", true), -EACCES, "the place itself stays");
+	eq_int(fx_rename(f, "home/user", "workspace/u", 0), -EACCES, "and is not moved");
+	eq_int(fx_rename(f, "ro", "workspace/ro", 0), -EACCES, "rename from outside");
+	eq_int(fx_rename(f, "workspace/a", "ro", 0), -EACCES, "rename to outside");
+	eq_int(fx_rename(f, "workspace/a", "home/other", RENAME_EXCHANGE), -EACCES, "exchange");
+	eq_int(fx_rename(f, "workspace/d", "home/user/d", 0), 0, "between two places");
+	eq_int(fx_link(f, "ro", "workspace/l"), -EACCES, "a link to what is protected");
+	eq_int(fx_link(f, "workspace/a", "l"), -EACCES, "a link outside");
+	eq_int(fx_link(f, "workspace/a", "home/user/l"), 0, "a link between places");
+	eq_int(fx_write(f, "ro", 0, "x", 1), -EACCES, "a write outside");
+	eq_int(fx_write(f, "workspace/a", 0, "x", 1), 1, "a write inside");
+	eq_int(fx_set(f, "ro", &st, OVL_SET_MODE), -EACCES, "chmod outside");
+	if (fx_get(f, "home", &h) < 0 || fx_get(f, "workspace", &w) < 0 ||
+	    fx_get(f, "ro", &file) < 0)
+		tap_fatal("walk");
+	eq_int(ovl_tmpfile(f->o, h.ino, 0600, &c, &e), -EACCES, "tmpfile outside");
+	eq_int(ovl_tmpfile(f->o, w.ino, 0600, &c, &e), 0, "tmpfile inside");
+	eq_int(ovl_write(f->o, e.ino, 0, "x", 1, false), 1, "which can be written");
+	eq_int(ovl_setxattr(f->o, file.ino, "user.x", "", 0, 0), -EACCES, "xattr outside");
+	eq_int(ovl_fallocate(f->o, file.ino, 0, 0, 1), -EACCES, "fallocate outside");
+	eq_int(ovl_copy_range(f->o, e.ino, 0, file.ino, 0, 1), -EACCES, "copy to outside");
+	eq_int(ovl_setattr(f->o, file.ino, &st, OVL_SET_SIZE, &a), -EACCES, "truncate outside");
+	ovl_forget(f->o, e.ino, 1);
+	ovl_forget(f->o, h.ino, 1);
+	ovl_forget(f->o, w.ino, 1);
+	/* Known by number alone, after the table forgot it. */
+	fx_umount(f);
+	fx_mount(f);
+	eq_int(ovl_write(f->o, file.ino, 0, "x", 1, false), -EACCES, "by number: outside");
+	if (fx_get(f, "home/user/l", &e) < 0)
+		tap_fatal("walk");
+	fx_umount(f);
+	fx_mount(f);
+	eq_int(ovl_write(f->o, e.ino, 0, "x", 1, false), 1, "by number: a file with two places");
+	fx_umount(f);
+	f->opts.writable = NULL;
+	f->opts.flags = OVL_RDONLY;
+	fx_mount(f);
+	eq_int(fx_make(f, "workspace/z", FX_FILE, 0644), -EROFS, "read-only: create");
+	eq_int(ovl_write(f->o, e.ino, 0, "x", 1, false), -EROFS, "read-only: write");
+	fx_umount(f);
+	f->opts.flags = 0;
+	fx_mount(f);
+}
+
+int main(void)
+{
+	struct fx f;
+
+	umask(0);
+	fx_open(&f);
+	fx_mount(&f);
+	test_times(&f);
+	test_ids(&f);
+	test_acls(&f);
+	test_xattr_limits(&f);
+	test_names(&f);
+	test_orphans(&f);
+	test_cookies(&f);
+	test_changes(&f);
+	test_paths(&f);
+	test_policy(&f);
+	test_big(&f);
+	fx_close(&f);
+	return tap_done();
+}
