@@ -446,7 +446,7 @@ int keeper_run(int sock, bool helper, pid_t pid)
 		if (k.mounts[i].fd < 0)
 			continue;
 		if (helper)
-			(void)mount_detach(k.mounts[i].dir, true);
+			(void)!mount_detach(k.mounts[i].dir, true);
 		(void)close(k.mounts[i].fd);
 	}
 	return status;

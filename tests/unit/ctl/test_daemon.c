@@ -1,0 +1,510 @@
+/* rattan-fs through the client library: real processes, a real store, real mounts. */
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "fs/ctl/ctl_client.h"
+#include "fs/ctl/ctl_io.h"
+#include "fs/ctl/ctl_msg.h"
+#include "tests/lib/tap.h"
+
+struct place {
+	char top[64], data[80], host[80];
+};
+
+static struct ctl *open_env(const struct place *p, const char *const *writable)
+{
+	struct ctl_env_opts o = {.data_dir = p->data, .create = true, .writable = writable};
+	struct diag d = {0};
+	struct ctl *c = NULL;
+	int r = ctl_open(&o, &d, &c);
+
+	if (r < 0)
+		tap_fatal("ctl_open: %d %s\n", r, d.text);
+	return c;
+}
+
+static int put_file(struct ctl *c, const char *path, const char *text)
+{
+	struct ctl_attach a;
+	int r = ctl_attach(c, NULL, &a), fd;
+
+	if (r < 0)
+		return r;
+	fd = openat(a.root_fd, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	r = fd < 0 ? -errno : io_write_full(fd, text, strlen(text));
+	if (fd >= 0)
+		(void)close(fd);
+	ctl_attach_release(&a);
+	return r;
+}
+
+static int get_file(struct ctl *c, const char *path, char ret[static 64])
+{
+	struct ctl_attach a;
+	int r = ctl_attach(c, NULL, &a), fd;
+	ssize_t n;
+
+	ret[0] = 0;
+	if (r < 0)
+		return r;
+	fd = openat(a.root_fd, path, O_RDONLY | O_CLOEXEC);
+	r = fd < 0 ? -errno : 0;
+	n = fd < 0 ? 0 : io_read_full(fd, ret, 63);
+	ret[n > 0 ? n : 0] = 0;
+	if (fd >= 0)
+		(void)close(fd);
+	ctl_attach_release(&a);
+	return r;
+}
+
+static void first_use(const struct place *p)
+{
+	long long t = io_now_ms();
+	struct ctl *c = open_env(p, NULL);
+	struct ctl_attach a, b;
+	struct ctl_status st;
+	struct diag d = {0};
+	struct stat s1, s2;
+	char text[64];
+
+	eq_int(ctl_attach(c, &d, &a), 0, "attach: %s", d.text);
+	printf("# first open and attach: %lld ms\n", io_now_ms() - t);
+	ok(fstat(a.root_fd, &s1) == 0 && S_ISDIR(s1.st_mode), "the root is a directory");
+	ok(a.userns_fd >= 0 && a.mntns_fd >= 0, "namespaces come along");
+	eq_str(a.writable, "/workspace\n/tmp\n/var/tmp\n/home/user", "the agent's places");
+	eq_int(put_file(c, "workspace/a", "hello"), 0, "a file is written");
+	eq_int(get_file(c, "workspace/a", text), 0, "and read");
+	eq_str(text, "hello", "as it was");
+	ok(put_file(c, "usr/a", "no") < 0, "elsewhere it is refused");
+	eq_int(ctl_attach(c, NULL, &b), 0, "attached again");
+	ok(fstat(b.root_fd, &s2) == 0 && s1.st_dev == s2.st_dev && a.generation == b.generation,
+	   "the same mount");
+	ctl_attach_release(&a);
+	ctl_attach_release(&b);
+	eq_int(ctl_status(c, &d, &st), 0, "status: %s", d.text);
+	eq_str(st.env, "default", "name");
+	eq_str(st.base, "host", "base");
+	eq_str(st.head, "", "no commit yet");
+	ok(st.dirty && st.added + st.modified > 0, "dirty");
+	ok(st.daemon_pid > 1 && kill(st.daemon_pid, 0) == 0, "a process serves it");
+	ok(st.overlays && !st.overlays[0] && st.nbinds == 0, "no overlays, no binds");
+	ctl_status_release(&st);
+	ctl_close(c);
+}
+
+static int count_commits(void *arg, const struct ctl_commit *cm)
+{
+	(void)cm;
+	++*(int *)arg;
+	return 0;
+}
+
+static void history(const struct place *p)
+{
+	struct ctl *c = open_env(p, NULL);
+	struct ctl_commit one, two, none;
+	struct ctl_moved mv;
+	struct ctl_attach a, b;
+	struct diag d = {0};
+	char text[64];
+	int n = 0;
+
+	eq_int(put_file(c, "workspace/a", "one"), 0, "write");
+	eq_int(ctl_commit(c, "first", "v1", NULL, &d, &one), 0, "commit: %s", d.text);
+	ok(strlen(one.id) == 64 && one.parent[0] == 0, "it has an id and no parent");
+	eq_str(one.message, "first", "message");
+	eq_str(one.label, "v1", "label");
+	memset(&d, 0, sizeof(d));
+	eq_int(ctl_commit(c, "again", NULL, NULL, &d, &none), -ENODATA, "nothing to commit: %s",
+	       d.text);
+	eq_int(put_file(c, "workspace/a", "two"), 0, "write");
+	eq_int(ctl_commit(c, "x", NULL, "base", NULL, &none), -ESTALE,
+	       "head is not what was expected");
+	eq_int(ctl_commit(c, "second", NULL, one.id, &d, &two), 0, "commit on the expected head");
+	eq_str(two.parent, one.id, "its parent is the first");
+	eq_int(put_file(c, "workspace/a", "three"), 0, "write, uncommitted");
+
+	eq_int(ctl_attach(c, NULL, &a), 0, "attach");
+	memset(&d, 0, sizeof(d));
+	eq_int(ctl_rollback(c, one.id, false, &d, &mv), 0, "rollback: %s", d.text);
+	ok(mv.saved && !strcmp(mv.to, one.id) && strlen(mv.from) == 64, "what was left is kept");
+	eq_int(ctl_attach(c, NULL, &b), 0, "attach");
+	ok(a.generation != b.generation && strcmp(a.root, b.root) != 0, "a fresh mount");
+	ok(openat(a.root_fd, "workspace/a", O_RDONLY | O_CLOEXEC) < 0, "the old one is gone");
+	ctl_attach_release(&a);
+	ctl_attach_release(&b);
+	(void)get_file(c, "workspace/a", text);
+	eq_str(text, "one", "the first state");
+	eq_int(ctl_undo(c, false, &d, &mv), 0, "undo");
+	(void)get_file(c, "workspace/a", text);
+	eq_str(text, "three", "brings back what was not committed");
+	eq_int(put_file(c, "workspace/a", "four"), 0, "write");
+	eq_int(ctl_reset(c, false, &d, &mv), 0, "reset");
+	(void)get_file(c, "workspace/a", text);
+	eq_str(text, "three", "to head");
+	memset(&d, 0, sizeof(d));
+	eq_int(ctl_rollback(c, "feedfeed", false, &d, &mv), -ENOENT, "no such revision: %s",
+	       d.text);
+	ok(d.text[0] != 0, "with a sentence");
+	eq_int(ctl_log(c, false, false, NULL, count_commits, &n), 0, "log");
+	eq_int(n, 2, "commits");
+	n = 0;
+	eq_int(ctl_log(c, true, true, NULL, count_commits, &n), 0, "log of everything");
+	eq_int(n, 4, "with the automatic states");
+	ctl_commit_release(&one);
+	ctl_commit_release(&two);
+	ctl_close(c);
+}
+
+static int count_changes(void *arg, const struct ctl_change *ch)
+{
+	*(int *)arg += ch->path[0] == '/';
+	return 0;
+}
+
+static int count_paths(void *arg, const char *path, char what)
+{
+	(void)what;
+	*(int *)arg += !strcmp(path, "/workspace/seen");
+	return 0;
+}
+
+static void looking(const struct place *p)
+{
+	struct ctl *c = open_env(p, NULL);
+	struct diag d = {0};
+	struct ctl_status st;
+	uint32_t mode = 0;
+	uint64_t token;
+	char text[64];
+	int n = 0, fd = -1;
+	ssize_t k;
+
+	eq_int(ctl_status(c, &d, &st), 0, "status");
+	eq_int(put_file(c, "workspace/seen", "content"), 0, "write");
+	eq_int(ctl_changes(c, st.token, &d, &token, count_paths, &n), 0, "changes: %s", d.text);
+	eq_int(n, 1, "the path is among them");
+	n = 0;
+	eq_int(ctl_changes(c, token, &d, &token, count_paths, &n), 0, "changes since then");
+	eq_int(n, 0, "none");
+	eq_int(ctl_changes(c, 12345, NULL, &token, count_paths, &n), -ESTALE, "a foreign token");
+	ctl_status_release(&st);
+	n = 0;
+	eq_int(ctl_diff(c, NULL, NULL, &d, count_changes, &n), 0, "diff: %s", d.text);
+	ok(n > 0, "there are differences");
+	eq_int(ctl_cat(c, NULL, "/workspace/seen", &d, &fd, &mode), 0, "cat: %s", d.text);
+	k = io_read_full(fd, text, sizeof(text));
+	ok(k == 7 && !memcmp(text, "content", 7) && S_ISREG(mode), "content and mode");
+	ok(ftruncate(fd, 0) < 0, "sealed");
+	(void)close(fd);
+	eq_int(ctl_cat(c, "head", "/workspace/a", NULL, &fd, &mode), 0, "cat at a revision");
+	k = io_read_full(fd, text, sizeof(text));
+	ok(k == 5 && !memcmp(text, "three", 5), "as it was then");
+	(void)close(fd);
+	eq_int(ctl_cat(c, NULL, "/workspace", NULL, &fd, &mode), -EISDIR, "a directory");
+	eq_int(ctl_cat(c, NULL, "/nope", NULL, &fd, &mode), -ENOENT, "nothing there");
+	eq_int(ctl_flush(c, NULL), 0, "flush");
+	ctl_close(c);
+}
+
+static void leases(const struct place *p)
+{
+	struct ctl *c = open_env(p, NULL), *other = open_env(p, NULL);
+	struct ctl_moved mv;
+	struct diag d = {0};
+	pid_t pid = fork();
+	int pidfd, status;
+
+	if (pid == 0) {
+		(void)pause();
+		_exit(0);
+	}
+	pidfd = pidfd_open(pid, 0);
+	eq_int(ctl_lease(other, "make all", pidfd, &d), 0, "lease");
+	eq_int(ctl_rollback(c, "base", false, &d, &mv), -EBUSY, "a rollback waits: %s", d.text);
+	ok(strstr(d.text, "make all") != NULL, "and says for what");
+	eq_int(ctl_shutdown(c, false, NULL), -EBUSY, "so does the end");
+	eq_int(ctl_rollback(c, "base", true, NULL, &mv), 0, "by force it goes");
+	ok(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
+	   "and the command is dead");
+	eq_int(ctl_unlease(other), 0, "unlease");
+	eq_int(ctl_undo(c, false, NULL, &mv), 0, "free again");
+	eq_int(ctl_lease(other, "x", -1, NULL), 0, "lease without a process");
+	ctl_close(other);
+	for (int i = 0; i < 100 && ctl_undo(c, false, NULL, &mv) == -EBUSY; i++)
+		(void)usleep(10000);
+	eq_int(ctl_undo(c, false, NULL, &mv) == -EBUSY, 0, "a closed connection holds nothing");
+	(void)close(pidfd);
+	ctl_close(c);
+}
+
+static void binds(const struct place *p)
+{
+	static const char *const only[] = {"/workspace", NULL};
+	struct ctl *c = open_env(p, NULL), *c2;
+	struct ctl_moved mv;
+	struct ctl_status st;
+	struct diag d = {0};
+	char text[64], path[128];
+	int fd, r;
+
+	(void)snprintf(path, sizeof(path), "%s/f", p->host);
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	ok(fd >= 0 && write(fd, "host", 4) == 4, "a host file");
+	(void)close(fd);
+	fd = open(p->host, O_PATH | O_CLOEXEC);
+	eq_int(ctl_bind(c, fd, p->host, "/workspace/h", true, &d), 0, "bind: %s", d.text);
+	(void)get_file(c, "workspace/h/f", text);
+	eq_str(text, "host", "the host file is there");
+	eq_int(put_file(c, "workspace/h/g", "new"), 0, "writable");
+	(void)snprintf(path, sizeof(path), "%s/g", p->host);
+	ok(access(path, F_OK) == 0, "and seen on the host");
+	eq_int(ctl_bind(c, fd, p->host, "/workspace/h", false, NULL), -EEXIST, "twice");
+	eq_int(ctl_bind(c, fd, p->host, "/workspace/h/sub", false, NULL), -EEXIST, "inside");
+	eq_int(ctl_bind(c, fd, p->host, "/usr", false, NULL), -EINVAL, "over the system");
+	eq_int(ctl_bind(c, fd, p->host, "/workspace/../usr", false, NULL), -EINVAL, "by a trick");
+	memset(&d, 0, sizeof(d));
+	eq_int(ctl_bind(c, fd, p->host, "/mnt/ro", false, &d), 0,
+	       "where the policy allows no mount point: %s", d.text);
+	eq_int(put_file(c, "mnt/ro/h", "x"), -EROFS, "read-only");
+	(void)get_file(c, "mnt/ro/f", text);
+	eq_str(text, "host", "readable");
+	(void)get_file(c, "workspace/h/f", text);
+	eq_str(text, "host", "the first bind is there as well");
+	eq_int(ctl_bind(c, fd, p->top, "/mnt/other", false, NULL), -ESTALE,
+	       "another directory's path");
+	{
+		struct ctl_attach a;
+
+		r = ctl_attach(c, NULL, &a);
+		ok(r == 0 && symlinkat("/", a.root_fd, "workspace/link") == 0,
+		   "a symlink in the tree");
+		ctl_attach_release(&a);
+	}
+	r = ctl_bind(c, fd, p->host, "/workspace/link/tmp/x", true, NULL);
+	eq_int(r, -EINVAL, "is not followed");
+	ok(access("/tmp/x", F_OK) < 0 || errno == 0 || r == -EINVAL, "nothing on the host");
+	eq_int(ctl_commit(c, "with binds", NULL, NULL, NULL, &(struct ctl_commit){0}), 0, "commit");
+	eq_int(ctl_rollback(c, "head~1", false, &d, &mv), 0, "rollback: %s", d.text);
+	(void)get_file(c, "workspace/h/f", text);
+	eq_str(text, "host", "binds last across a rollback");
+	eq_int(put_file(c, "mnt/ro/h", "x"), -EROFS, "and stay read-only");
+	eq_int(ctl_status(c, NULL, &st), 0, "status");
+	ok(st.nbinds == 2 && !strcmp(st.binds[0].mount, "/workspace/h") && st.binds[0].rw &&
+		   !st.binds[1].rw,
+	   "tells them");
+	ctl_status_release(&st);
+	c2 = open_env(p, only);
+	ok(put_file(c2, "tmp/x", "no") < 0, "another policy is another mount");
+	eq_int(put_file(c2, "workspace/h/g2", "yes"), 0, "with the binds");
+	eq_int(ctl_unbind(c, "/workspace/h", &d), 0, "unbind: %s", d.text);
+	eq_int(get_file(c, "workspace/h/f", text), -ENOENT, "gone");
+	eq_int(ctl_unbind(c, "/workspace/h", NULL), -ENOENT, "once");
+	eq_int(ctl_unbind(c, "/mnt/ro", NULL), 0, "the other");
+	(void)close(fd);
+	ctl_close(c2);
+	ctl_close(c);
+}
+
+/* A connection that sends @n bytes and waits; true when the daemon hung up. */
+static bool hostile(const struct place *p, const void *bytes, size_t n, bool wait)
+{
+	cleanup_free char *run = NULL;
+	cleanup_fd int fd = -1;
+	char path[4096], in[4096];
+	struct ctl *c = open_env(p, NULL);
+	struct pollfd pf = {.events = POLLIN};
+	bool hung = false;
+
+	if (ctl_runtime_dir(&run) < 0)
+		return false;
+	{
+
+		cleanup_dir DIR *d = opendir(run);
+		const struct dirent *e;
+
+		path[0] = 0;
+		while (d && (e = readdir(d)))
+			if (strstr(e->d_name, "-default"))
+				(void)snprintf(path, sizeof(path), "%s/%s/sock", run, e->d_name);
+	}
+	if (ctl_sock_connect(path, &fd) == 0 && send(fd, bytes, n, MSG_NOSIGNAL) == (ssize_t)n) {
+		pf.fd = fd;
+		while (!hung && poll(&pf, 1, wait ? 2000 : 50) > 0)
+			hung = recv(fd, in, sizeof(in), 0) <= 0;
+	}
+	ctl_close(c);
+	return hung;
+}
+
+static void hostile_clients(const struct place *p)
+{
+	static const uint8_t huge[] = {0xff, 0xff, 0xff, 0xff}, none[] = {0, 0, 0, 0},
+			     junk[] = {0, 0, 0, 3, 0xc1, 0xc1, 0xc1}, half[] = {0, 0, 0, 9, 1};
+	struct ctl *c = open_env(p, NULL);
+	struct ctl_status st;
+
+	ok(hostile(p, huge, sizeof(huge), true), "a length beyond the limit: hung up");
+	ok(hostile(p, none, sizeof(none), true), "no length: hung up");
+	ok(hostile(p, junk, sizeof(junk), true), "no msgpack: hung up");
+	ok(!hostile(p, half, sizeof(half), false), "half a message: waits");
+	eq_int(ctl_status(c, NULL, &st), 0, "and others are served");
+	ctl_status_release(&st);
+	ctl_close(c);
+}
+
+static void *opener(void *arg)
+{
+	struct ctl *c = open_env(arg, NULL);
+	struct ctl_status st;
+	intptr_t pid = 0;
+
+	if (ctl_status(c, NULL, &st) == 0) {
+		pid = st.daemon_pid;
+		ctl_status_release(&st);
+	}
+	ctl_close(c);
+	return (void *)pid;
+}
+
+static void together(struct place *p)
+{
+	pthread_t t[8];
+	void *pid[8];
+	int same = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++)
+		if (pthread_create(&t[i], NULL, opener, p))
+			tap_fatal("no thread");
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++)
+		(void)pthread_join(t[i], &pid[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++)
+		same += pid[i] && pid[i] == pid[0];
+	eq_int(same, 8, "eight clients at once share one daemon");
+}
+
+struct seen {
+	int n;
+	bool running, stale, dirty;
+};
+
+static int see_env(void *arg, const struct ctl_env_info *e)
+{
+	struct seen *s = arg;
+
+	s->n++;
+	s->running |= e->running;
+	s->stale |= e->stale;
+	s->dirty |= e->dirty;
+	return 0;
+}
+
+static void life(struct place *p)
+{
+	struct ctl_env_opts absent = {.data_dir = p->data, .env = "absent"},
+			    passive = {.data_dir = p->data, .no_start = true};
+	struct ctl *c = open_env(p, NULL), *x = NULL;
+	struct ctl_status st;
+	struct seen s = {0};
+	struct diag d = {0};
+	char text[64];
+	int pid;
+
+	eq_int(put_file(c, "workspace/kept", "kept"), 0, "write");
+	eq_int(ctl_flush(c, NULL), 0, "flush");
+	eq_int(ctl_status(c, NULL, &st), 0, "status");
+	pid = st.daemon_pid;
+	ctl_status_release(&st);
+	eq_int(ctl_env_list(p->data, &d, see_env, &s), 0, "list: %s", d.text);
+	ok(s.n == 1 && s.running && !s.stale && s.dirty, "one, running, dirty");
+	eq_int(kill(pid, SIGKILL), 0, "the daemon is killed");
+	eq_int(ctl_status(c, &d, &st), -EPIPE, "the call fails");
+	ctl_close(c);
+	c = open_env(p, NULL);
+	(void)get_file(c, "workspace/kept", text);
+	eq_str(text, "kept", "the next one shows what was flushed");
+	eq_int(put_file(c, "workspace/kept2", "kept2"), 0, "write, not flushed");
+	eq_int(ctl_shutdown(c, false, &d), 0, "shutdown: %s", d.text);
+	ctl_close(c);
+	together(p);
+	c = open_env(p, NULL);
+	(void)get_file(c, "workspace/kept2", text);
+	eq_str(text, "kept2", "an orderly end flushes");
+	eq_int(ctl_status(c, NULL, &st), 0, "status");
+	pid = st.daemon_pid;
+	ctl_status_release(&st);
+	ctl_close(c);
+	eq_int(kill(pid, SIGTERM), 0, "SIGTERM");
+	for (int i = 0; i < 500 && kill(pid, 0) == 0; i++)
+		(void)usleep(10000);
+	ok(kill(pid, 0) < 0, "ends it");
+	memset(&d, 0, sizeof(d));
+	eq_int(ctl_open(&passive, &d, &x), -ECONNREFUSED, "none is started unasked: %s", d.text);
+	eq_int(ctl_open(&absent, &d, &x), -ENOENT, "an unknown environment");
+	memset(&s, 0, sizeof(s));
+	eq_int(ctl_env_list(p->data, NULL, see_env, &s), 0, "list");
+	ok(s.n == 1 && !s.running && !s.stale, "nothing was left over");
+	eq_int(ctl_env_remove(p->data, "default", false, &d), 0, "remove: %s", d.text);
+	memset(&s, 0, sizeof(s));
+	eq_int(ctl_env_list(p->data, NULL, see_env, &s), 0, "list");
+	eq_int(s.n, 0, "none");
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	(void)remove(path);
+	return 0;
+}
+
+static bool usable(void)
+{
+	cleanup_fd int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	pid_t pid = fork();
+	int status = 1;
+
+	if (pid == 0)
+		_exit(unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0);
+	return fd >= 0 && waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+int main(void)
+{
+	struct place p = {.top = "/tmp/rattan-test-XXXXXX"};
+
+	if (!usable()) {
+		printf("1..0 # SKIP no /dev/fuse or no user namespaces\n");
+		return 0;
+	}
+	if (!mkdtemp(p.top))
+		tap_fatal("no directory");
+	(void)snprintf(p.data, sizeof(p.data), "%s/data", p.top);
+	(void)snprintf(p.host, sizeof(p.host), "%s/host", p.top);
+	(void)mkdir(p.host, 0755);
+	(void)setenv("XDG_RUNTIME_DIR", p.top, 1);
+	first_use(&p);
+	history(&p);
+	looking(&p);
+	leases(&p);
+	binds(&p);
+	hostile_clients(&p);
+	life(&p);
+	(void)nftw(p.top, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	return tap_done();
+}
