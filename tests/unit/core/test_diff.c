@@ -1,0 +1,278 @@
+/* What differs between two layers, after changes made through the core. */
+#include <errno.h>
+#include <sys/xattr.h>
+#include <time.h>
+
+#include "diff_fixture.h"
+
+static void test_plain(struct tree *t)
+{
+	store_layer a, b, c;
+
+	tree_on(t, 0);
+	tree_mkdir(t, "/d");
+	tree_write(t, "/d/one", "1");
+	tree_write(t, "/two", "2");
+	tree_write(t, "/d/three", "3");
+	tree_symlink(t, "/link", "two");
+	a = tree_seal(t);
+	is_diff(t, 0, a, 0, "A /d\nA /d/one\nA /d/three\nA /link\nA /two\n", "from nothing");
+	is_diff(t, a, a, DIFF_ALL, "", "a layer and itself");
+	tree_write(t, "/two", "two");
+	tree_chmod(t, "/d/one", 0600);
+	tree_unlink(t, "/d/three");
+	tree_write(t, "/d/four", "4");
+	tree_unlink(t, "/link");
+	tree_symlink(t, "/link", "d");
+	b = tree_seal(t);
+	is_diff(t, a, b, 0, "A /d/four\nMm /d/one\nD /d/three\nMc /link\nMc /two\n", "one layer");
+	is_diff(t, b, a, 0, "D /d/four\nMm /d/one\nA /d/three\nMc /link\nMc /two\n", "and back");
+	tree_write(t, "/two", "2");
+	tree_chmod(t, "/d/one", 0644);
+	tree_unlink(t, "/d/four");
+	tree_write(t, "/d/three", "3");
+	tree_unlink(t, "/link");
+	tree_symlink(t, "/link", "two");
+	c = tree_seal(t);
+	is_diff(t, a, c, 0, "", "all of it undone");
+	is_diff(t, a, c, DIFF_ALL, "Mt /\nMt /d\nMt /d/three\nMt /link\nMt /two\n",
+		"but for the times");
+}
+
+static void test_names(struct tree *t)
+{
+	store_layer a, b;
+
+	tree_on(t, 0);
+	tree_mkdir(t, "/d");
+	tree_mkdir(t, "/d/sub");
+	tree_write(t, "/d/sub/f", "f");
+	tree_write(t, "/d/g", "g");
+	tree_write(t, "/x", "x");
+	tree_write(t, "/y", "y");
+	tree_write(t, "/z", "z");
+	a = tree_seal(t);
+	tree_rename(t, "/d", "/e");
+	tree_write(t, "/e/sub/f", "changed");
+	tree_rename(t, "/x", "/e/x2");
+	tree_write(t, "/y.new", "y");
+	tree_rename(t, "/y.new", "/y"); /* saved without a change, as editors do */
+	tree_write(t, "/z.new", "zz");
+	tree_rename(t, "/z.new", "/z");
+	b = tree_seal(t);
+	is_diff(t, a, b, 0, "R /d > /e\nMc /e/sub/f\nR /x > /e/x2\nMc /z\n", "moves and saves");
+	is_diff(t, b, a, 0, "R /e > /d\nMc /d/sub/f\nR /e/x2 > /x\nMc /z\n", "back");
+}
+
+static void test_types_and_trees(struct tree *t)
+{
+	store_layer a, b, c;
+
+	tree_on(t, 0);
+	tree_mkdir(t, "/d");
+	tree_mkdir(t, "/d/sub");
+	tree_write(t, "/d/sub/f", "f");
+	tree_write(t, "/d/g", "g");
+	tree_write(t, "/file", "x");
+	a = tree_seal(t);
+	tree_unlink(t, "/d/sub/f");
+	tree_rmdir(t, "/d/sub");
+	tree_unlink(t, "/d/g");
+	tree_rmdir(t, "/d");
+	tree_write(t, "/d", "now a file");
+	tree_unlink(t, "/file");
+	tree_mkdir(t, "/file");
+	tree_write(t, "/file/in", "it");
+	b = tree_seal(t);
+	is_diff(t, a, b, 0, "Tc /d\nD /d/g\nD /d/sub\nD /d/sub/f\nTc /file\nA /file/in\n",
+		"types, a tree removed");
+	is_diff(t, b, a, 0, "Tc /d\nA /d/g\nA /d/sub\nA /d/sub/f\nTc /file\nD /file/in\n",
+		"and back");
+	/* the same tree made anew is the same */
+	tree_unlink(t, "/d");
+	tree_mkdir(t, "/d");
+	tree_mkdir(t, "/d/sub");
+	tree_write(t, "/d/sub/f", "f");
+	tree_write(t, "/d/g", "G");
+	tree_unlink(t, "/file/in");
+	tree_rmdir(t, "/file");
+	tree_write(t, "/file", "x");
+	c = tree_seal(t);
+	is_diff(t, a, c, 0, "Mc /d/g\n", "made anew with other numbers");
+}
+
+static void test_links(struct tree *t)
+{
+	store_layer a, b, c;
+
+	tree_on(t, 0);
+	tree_write(t, "/a", "text");
+	a = tree_seal(t);
+	tree_link(t, "/a", "/b");
+	b = tree_seal(t);
+	is_diff(t, a, b, 0, "A /b\n", "a second link");
+	tree_write(t, "/b", "other");
+	c = tree_seal(t);
+	is_diff(t, b, c, 0, "Mc /a\nMc /b\n", "a change shows at each link");
+	tree_unlink(t, "/a");
+	is_diff(t, c, tree_seal(t), 0, "D /a\n", "one link less");
+}
+
+static void test_branches(struct tree *t)
+{
+	store_layer base, a, b;
+
+	tree_on(t, 0);
+	tree_write(t, "/f", "base");
+	tree_write(t, "/same", "base");
+	base = tree_seal(t);
+	tree_write(t, "/f", "left");
+	tree_write(t, "/left", "l");
+	tree_write(t, "/same", "both");
+	a = tree_seal(t);
+	tree_on(t, base);
+	tree_write(t, "/f", "right");
+	tree_write(t, "/right", "r");
+	tree_write(t, "/same", "both");
+	b = tree_seal(t);
+	is_diff(t, a, b, 0, "Mc /f\nD /left\nA /right\n", "two branches");
+}
+
+static void test_xattrs_and_blocks(struct tree *t)
+{
+	static char big[5 * STORE_BLOCK], value[2000];
+	store_layer a, b, c, d;
+
+	memset(big, 'b', sizeof big);
+	memset(value, 'v', sizeof value);
+	tree_on(t, 0);
+	tree_write_at(t, "/big", 0, big, sizeof big);
+	tree_write(t, "/f", "f");
+	a = tree_seal(t);
+	tree_write_at(t, "/big", 3 * STORE_BLOCK + 5, "X", 1);
+	TREE_DO(ovl_setxattr(t->o, tree_ino(t, "/f"), "user.big", value, sizeof value, 0), "/f");
+	b = tree_seal(t);
+	is_diff(t, a, b, 0, "Mc /big\nMx /f\n", "one byte of a big file, a big xattr");
+	tree_write_at(t, "/big", 3 * STORE_BLOCK + 5, "b", 1);
+	value[7] = 'w';
+	TREE_DO(ovl_setxattr(t->o, tree_ino(t, "/f"), "user.big", value, sizeof value, 0), "/f");
+	c = tree_seal(t);
+	is_diff(t, a, c, 0, "Mx /f\n", "the byte is as it was");
+	is_diff(t, b, c, 0, "Mc /big\nMx /f\n", "another value");
+	TREE_DO(ovl_removexattr(t->o, tree_ino(t, "/f"), "user.big"), "/f");
+	d = tree_seal(t);
+	is_diff(t, a, d, 0, "", "and none again");
+}
+
+/* ---- over a host directory ---- */
+
+static void host_dir(struct tree *t, const char *rel)
+{
+	char p[PATH_MAX];
+
+	fixture_path(&t->f, rel, p);
+	if (mkdir(p, 0755) < 0)
+		tap_fatal("mkdir %s", p);
+}
+
+static store_layer host_tree(struct tree *t)
+{
+	struct diag d = {0};
+	store_layer base, l;
+	char p[PATH_MAX];
+
+	host_dir(t, "proj");
+	host_dir(t, "proj/src");
+	host_dir(t, "proj/src/deep");
+	host_dir(t, "proj/old");
+	host_dir(t, "proj/old/sub");
+	fixture_file(&t->f, "proj/README", "readme", 6);
+	fixture_file(&t->f, "proj/src/main.c", "main", 4);
+	fixture_file(&t->f, "proj/src/deep/a", "a", 1);
+	fixture_file(&t->f, "proj/src/deep/b", "b", 1);
+	fixture_file(&t->f, "proj/old/sub/x", "x", 1);
+	fixture_file(&t->f, "proj/old/y", "y", 1);
+	fixture_path(&t->f, "proj", p);
+	tree_on(t, 0);
+	tree_mkdir(t, "/srv");
+	base = tree_seal(t);
+	if (hostbase_overlay(t->f.s, base, p, "/workspace", &d, &l) < 0)
+		tap_fatal("%s", d.text);
+	tree_on(t, l);
+	return l;
+}
+
+static store_layer test_host(struct tree *t)
+{
+	store_layer l = host_tree(t), a, b, c;
+
+	is_diff(t, l, tree_seal(t), 0, "", "nothing done");
+	tree_write(t, "/workspace/src/deep/a", "A");
+	tree_chmod(t, "/workspace/README", 0600);
+	tree_write(t, "/workspace/src/new", "n");
+	a = tree_seal(t);
+	is_diff(t, l, a, 0,
+		"Mmh /workspace/README\nMch /workspace/src/deep/a\nA /workspace/src/new\n",
+		"host files changed");
+	is_diff(t, a, l, 0,
+		"Mm /workspace/README\nMc /workspace/src/deep/a\nD /workspace/src/new\n",
+		"and back");
+	tree_write(t, "/workspace/src/deep/a", "a");
+	tree_chmod(t, "/workspace/README", 0644);
+	tree_unlink(t, "/workspace/src/new");
+	b = tree_seal(t);
+	is_diff(t, l, b, 0, "", "as the host has them again");
+	tree_rename(t, "/workspace/src/deep", "/srv/deep2");
+	tree_write(t, "/srv/deep2/b", "B");
+	tree_rename(t, "/workspace/README", "/workspace/LIESMICH");
+	tree_unlink(t, "/workspace/old/sub/x");
+	c = tree_seal(t);
+	is_diff(t, b, c, 0,
+		"R /workspace/src/deep > /srv/deep2\nMch /srv/deep2/b\n"
+		"R /workspace/README > /workspace/LIESMICH\nDh /workspace/old/sub/x\n",
+		"moved from recorded places");
+	is_diff(t, l, c, 0,
+		"Rh /workspace/src/deep > /srv/deep2\nMch /srv/deep2/b\n"
+		"Rh /workspace/README > /workspace/LIESMICH\nDh /workspace/old/sub/x\n",
+		"moved from host places");
+	is_diff(t, c, l, 0,
+		"R /workspace/LIESMICH > /workspace/README\nA /workspace/old/sub/x\n"
+		"R /srv/deep2 > /workspace/src/deep\nMc /workspace/src/deep/b\n",
+		"and back");
+	return l;
+}
+
+static void test_host_trees(struct tree *t, store_layer l)
+{
+	store_layer a;
+
+	tree_on(t, l);
+	tree_unlink(t, "/workspace/old/sub/x");
+	tree_rmdir(t, "/workspace/old/sub");
+	tree_unlink(t, "/workspace/old/y");
+	tree_rmdir(t, "/workspace/old");
+	tree_write(t, "/workspace/src/main.new", "main");
+	tree_rename(t, "/workspace/src/main.new", "/workspace/src/main.c");
+	a = tree_seal(t);
+	is_diff(t, l, a, 0, "Dh /workspace/old\n", "a host directory is one entry");
+	is_diff(t, a, l, 0, "A /workspace/old\n", "and back");
+}
+
+int main(void)
+{
+	struct tree t = {0};
+
+	(void)umask(022);
+	fixture_open(&t.f);
+	test_plain(&t);
+	test_names(&t);
+	test_types_and_trees(&t);
+	test_links(&t);
+	test_branches(&t);
+	test_xattrs_and_blocks(&t);
+	test_host_trees(&t, test_host(&t));
+	if (ovl_close(t.o) < 0)
+		tap_fatal("ovl_close");
+	fixture_close(&t.f);
+	return tap_done();
+}
