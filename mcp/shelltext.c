@@ -9,15 +9,23 @@
 
 #define COUNT_MAX (16u << 20)
 
+static bool is_scratch(const char *path)
+{
+	return !strncmp(path, "/tmp/", 5) || !strncmp(path, "/var/tmp/", 9);
+}
+
 int changes_add(void *arg, const char *path, char what)
 {
 	struct changes *c = arg;
 
+	/* What a compiler made and took away again is no news. */
+	if (what == 'd' && is_scratch(path))
+		return 0;
 	c->total++;
 	if (c->kept >= CHANGES_KEPT)
 		return 0;
 	c->kept++;
-	return buf_printf(&c->paths, "%c %s\n", what, path);
+	return buf_printf(&c->paths, "%s%s\n", what == 'd' ? "-" : "", path);
 }
 
 int sh_size(struct buf *out, uint64_t n)

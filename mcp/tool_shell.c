@@ -33,13 +33,16 @@ static int put_changes(struct buf *out, const struct changes *ch)
 		return 0;
 	r = buf_puts(out, "[changed:");
 	for (; !r && p && *p && n < CHANGES_SHOWN; n++) {
-		const char *nl = strchr(p, '\n');
+		const char *nl = strchr(p, '\n'), *from = p + (*p == '-');
 
 		if (!nl)
 			break;
-		r = buf_printf(out, "%s ", n ? "," : "");
+		/* As the file tools name them: relative in the workspace. */
+		if (!strncmp(from, TOOL_WORKSPACE "/", sizeof(TOOL_WORKSPACE)))
+			from += sizeof(TOOL_WORKSPACE);
+		r = buf_printf(out, "%s %s", n ? "," : "", *p == '-' ? "-" : "");
 		if (!r)
-			r = buf_put(out, p, (size_t)(nl - p));
+			r = buf_put(out, from, (size_t)(nl - from));
 		p = nl + 1;
 	}
 	if (!r && ch->total > n)
