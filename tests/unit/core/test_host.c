@@ -1,0 +1,246 @@
+/* A host directory behind the tree: what changes there, what a commit takes from it, and numbers. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+#include "tests/unit/core/ovl_fixture.h"
+
+struct told {
+	atomic_uint n;
+	_Atomic store_ino ino;
+};
+
+static void inval(void *arg, store_ino ino)
+{
+	struct told *t = arg;
+
+	atomic_store(&t->ino, ino);
+	atomic_fetch_add(&t->n, 1);
+}
+
+static void put(const char *dir, const char *name, const char *text)
+{
+	char path[2 * PATH_MAX];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "we");
+	if (!f || fputs(text, f) < 0 || fclose(f) != 0)
+		tap_fatal("cannot write %s", path);
+}
+
+static void put_big(const char *dir, const char *name, char fill, size_t n)
+{
+	char *s = malloc(n + 1);
+
+	if (!s)
+		tap_fatal("memory");
+	memset(s, fill, n);
+	s[n] = '\0';
+	put(dir, name, s);
+	free(s);
+}
+
+static void eq_file(struct fx *f, const char *path, const char *want, const char *what)
+{
+	char buf[256] = "";
+	ssize_t n = fx_read(f, path, 0, buf, sizeof(buf) - 1);
+
+	eq_int(n, (long long)strlen(want), "%s: length", what);
+	eq_str(buf, want, "%s", what);
+}
+
+static void test_live(struct fx *f, const char *host, struct told *t)
+{
+	struct ovl_entry e, e2;
+	struct ovl_attr a;
+
+	put(host, "live", "one");
+	if (fx_get(f, "live", &e) < 0)
+		tap_fatal("walk");
+	eq_int(e.valid_ms, 1000, "a host name is believed for a second");
+	eq_int(e.attr.valid_ms, 1000, "and so are its attributes");
+	eq_file(f, "live", "one", "host content");
+	put(host, "live", "three");
+	if (fx_get(f, "live", &e2) < 0)
+		tap_fatal("walk");
+	eq_int((long long)(e2.ino - e.ino), 0, "the same inode after a change there");
+	eq_int(e2.attr.st.st_size, 5, "with its new size");
+	eq_file(f, "live", "three", "and its new content");
+	for (int i = 0; i < 200 && !atomic_load(&t->n); i++)
+		usleep(10000);
+	ok(atomic_load(&t->n) > 0 && atomic_load(&t->ino) == e.ino, "the front end was told");
+	eq_int(ovl_write(f->o, e.ino, 0, "T", 1, false), 1, "the first write");
+	eq_int(ovl_getattr(f->o, e.ino, &a), 0, "getattr");
+	eq_int(a.valid_ms, OVL_FOREVER, "makes it ours for ever");
+	eq_int((long long)(a.st.st_ino - e.ino), 0, "under the same number");
+	ovl_forget(f->o, e.ino, 2);
+	eq_file(f, "live", "Three", "changed here");
+	eq_int(fx_stat(f, "nothing", &a.st), -ENOENT, "a name that is not there");
+	put(host, "nothing", "now");
+	eq_file(f, "nothing", "now", "a name that came on the host");
+}
+
+static void test_commit(struct fx *f, const char *host)
+{
+	struct stat st;
+	char buf[4] = "";
+	uint64_t records;
+	struct store_layer_info li;
+
+	put_big(host, "big", 'h', 1000000);
+	put_big(host, "meta", 'm', 300000);
+	eq_int(fx_write(f, "big", 5, "X", 1), 1, "one byte of a big host file");
+	st.st_mode = 0600;
+	eq_int(fx_set(f, "meta", &st, OVL_SET_MODE), 0, "the mode of another");
+	eq_int(ovl_commit(f->o, fx_seal, f), 0, "commit");
+	put_big(host, "big", 'z', 1000001);
+	eq_int(fx_stat(f, "big", &st), 0, "stat");
+	eq_int(st.st_size, 1000000, "the size is that of the commit");
+	eq_int(fx_read(f, "big", 999998, buf, 4), 2, "its end");
+	eq_str(buf, "hh", "is what it was then");
+	eq_int(fx_read(f, "big", 5, buf, 1), 1, "and its change");
+	eq_int(buf[0], 'X', "is there");
+	if (store_layer_get(f->s, f->layer, &li) < 0)
+		tap_fatal("layer");
+	records = li.records;
+	eq_int((long long)records, 0, "nothing is left over for the next layer");
+	/* Partly copied, flushed, forgotten, reopened: still completed by the commit. */
+	put_big(host, "late", 'l', 500000);
+	eq_int(fx_write(f, "late", 0, "Y", 1), 1, "one byte of a third");
+	fx_umount(f);
+	fx_mount(f);
+	eq_int(ovl_commit(f->o, fx_seal, f), 0, "commit after a reopening");
+	put_big(host, "late", 'z', 1);
+	eq_int(fx_read(f, "late", 499998, buf, 4), 2, "its end");
+	eq_str(buf, "ll", "is the host's of before");
+}
+
+static void test_dirs(struct fx *f, const char *host)
+{
+	char path[2 * PATH_MAX];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/dir", host);
+	if (mkdir(path, 0755) < 0)
+		tap_fatal("mkdir");
+	put(path, "in", "inside");
+	put(path, "gone", "gone");
+	eq_int(fx_rename(f, "dir", "moved", 0), 0, "a host directory is renamed");
+	eq_file(f, "moved/in", "inside", "its files went along");
+	eq_int(fx_stat(f, "dir", &st), -ENOENT, "and its name is gone");
+	eq_int(fx_make(f, "dir", FX_DIR, 0755), 0, "a new one in its place");
+	eq_int(fx_stat(f, "dir/in", &st), -ENOENT, "is empty");
+	eq_int(fx_remove(f, "moved/gone", false), 0, "a host file is removed");
+	put(path, "gone", "again");
+	eq_int(fx_stat(f, "moved/gone", &st), -ENOENT, "and stays so when it is written there");
+	eq_int(fx_remove(f, "moved", true), -ENOTEMPTY, "rmdir of what holds host files");
+	eq_int(fx_remove(f, "moved/in", false), 0, "the last one is removed");
+	eq_int(fx_remove(f, "moved", true), 0, "rmdir");
+	eq_int(access(path, F_OK), 0, "the host has everything");
+	fx_umount(f);
+	fx_mount(f);
+	eq_int(fx_stat(f, "moved", &st), -ENOENT, "the same after a reopening");
+	eq_int(fx_stat(f, "dir/in", &st), -ENOENT, "and empty");
+}
+
+static void test_links(struct fx *f, const char *host)
+{
+	char a[2 * PATH_MAX], b[2 * PATH_MAX];
+	struct stat x, y;
+
+	put(host, "l1", "shared");
+	snprintf(a, sizeof(a), "%s/l1", host);
+	snprintf(b, sizeof(b), "%s/l2", host);
+	if (link(a, b) < 0)
+		tap_fatal("link");
+	eq_int(fx_write(f, "l1", 0, "S", 1), 1, "one name of a host file is written");
+	eq_file(f, "l2", "Shared", "the other shows it");
+	if (ovl_commit(f->o, fx_seal, f) < 0)
+		tap_fatal("commit");
+	fx_umount(f);
+	fx_mount(f);
+	eq_file(f, "l2", "Shared", "after a reopening, too");
+	if (fx_stat(f, "l1", &x) < 0 || fx_stat(f, "l2", &y) < 0)
+		tap_fatal("stat");
+	ok(x.st_ino == y.st_ino && x.st_nlink == 2 && y.st_nlink == 2, "they are one inode");
+	eq_int(fx_remove(f, "l1", false), 0, "one is removed");
+	eq_file(f, "l2", "Shared", "the other stays");
+	eq_int(fx_stat(f, "l2", &y), 0, "with");
+	eq_int(y.st_nlink, 1, "one link");
+}
+
+/* The host gives the inode number of a removed file to a new one. */
+static void test_reuse(struct fx *f, const char *host)
+{
+	char path[2 * PATH_MAX];
+	struct stat x, y;
+	bool reused = false;
+
+	put(host, "old", "old content");
+	snprintf(path, sizeof(path), "%s/old", host);
+	if (stat(path, &x) < 0 || fx_write(f, "old", 0, "O", 1) != 1)
+		tap_fatal("write");
+	if (ovl_commit(f->o, fx_seal, f) < 0 || unlink(path) < 0)
+		tap_fatal("commit");
+	for (int i = 0; i < 50 && !reused; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "new%d", i);
+		put(host, name, "new content");
+		snprintf(path, sizeof(path), "%s/%s", host, name);
+		if (stat(path, &y) < 0)
+			tap_fatal("stat");
+		reused = x.st_ino == y.st_ino;
+		eq_file(f, name, "new content", "a new host file is itself");
+	}
+	printf("# number reused: %d\n", reused);
+	eq_file(f, "old", "Old content", "and the old one stays what it was here");
+}
+
+static int number(void *arg, const char *name, uint64_t cookie, const struct ovl_entry *e)
+{
+	(void)cookie;
+	if (!strcmp(name, "counted"))
+		*(store_ino *)arg = e->ino;
+	return 0;
+}
+
+static void test_listing(struct fx *f, const char *host)
+{
+	struct ovl_entry root, e;
+	store_ino got = 0;
+
+	put(host, "counted", "1");
+	if (fx_get(f, "counted", &e) < 0 || fx_get(f, "", &root) < 0)
+		tap_fatal("walk");
+	usleep(1100000); /* a listing is believed for a second */
+	eq_int(ovl_readdir(f->o, STORE_ROOT_INO, 0, false, number, &got), 0, "readdir");
+	ok(got == e.ino, "a listing has the numbers that lookup gives");
+	ovl_forget(f->o, e.ino, 1);
+	ovl_forget(f->o, root.ino, 1);
+}
+
+int main(void)
+{
+	char host[PATH_MAX];
+	struct told t = {0};
+	struct fx f;
+
+	umask(022);
+	fx_open(&f);
+	fx_path(&f, "host", host);
+	if (mkdir(host, 0755) < 0)
+		tap_fatal("mkdir");
+	fx_child(&f, fx_host_layer(&f, host, 0));
+	f.opts.notify = (struct ovl_notify){.arg = &t, .inval_inode = inval};
+	fx_mount(&f);
+	test_live(&f, host, &t);
+	test_commit(&f, host);
+	test_dirs(&f, host);
+	test_links(&f, host);
+	test_reuse(&f, host);
+	test_listing(&f, host);
+	fx_close(&f);
+	return tap_done();
+}
