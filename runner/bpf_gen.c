@@ -186,7 +186,7 @@ static int refuse_families(scmp_filter_ctx ctx)
 
 	/* Everything above AF_NETLINK (vsock, packet, alg, bluetooth, ...), and what has a bit in
 	 * the upper half. */
-	cmp = SCMP_A0_64(SCMP_CMP_GT, AF_NETLINK);
+	cmp = SCMP_A0_64(SCMP_CMP_GT, AF_NETLINK, 0);
 	r = refuse(ctx, "socket", EAFNOSUPPORT, &cmp, 1);
 	for (i = 0; r == 0 && i < ARRAY_SIZE(families); i++) {
 		cmp = SCMP_A0_64(SCMP_CMP_MASKED_EQ, LOW32, (uint64_t)families[i]);

@@ -116,15 +116,30 @@ static void tty_take_back(const struct run *r)
 		(void)tcsetpgrp(r->tty_fd, getpgrp());
 }
 
-/* The command's job was stopped, with ^Z most often: so are we, until the shell continues us. Where
- * no shell would, the kernel ignores the signal, and the command goes on. */
-static void job_stopped(struct run *r, int sig)
+/* SIGTSTP to all of our job, ourselves included, and back only when we were continued. The signal is
+ * taken by another thread, since this one blocks all; it stays pending until that thread runs, and
+ * then stops us too. Where no shell would continue us the kernel ignores it. */
+static void stop_with_job(void)
 {
-	(void)sig;
+	sigset_t pending;
+	int i;
+
+	(void)kill(0, SIGTSTP);
+	for (i = 0; i < 200; i++) {
+		if (sigpending(&pending) < 0 || !sigismember(&pending, SIGTSTP))
+			break;
+		(void)usleep(5000);
+	}
+	(void)usleep(20000); /* from taken to stopped */
+}
+
+/* The command's job was stopped, with ^Z most often: so are we, until the shell continues us. */
+static void job_stopped(struct run *r)
+{
 	if (!r->tty)
 		return;
 	tty_take_back(r);
-	(void)kill(0, SIGTSTP);
+	stop_with_job();
 	tell(r, STAGE3_MSG_CONT, tcgetpgrp(r->tty_fd) == getpgrp());
 }
 
@@ -181,7 +196,7 @@ static void read_status(struct run *r)
 		r->wait_status = m.value;
 		break;
 	case STAGE3_MSG_STOPPED:
-		job_stopped(r, m.value);
+		job_stopped(r);
 		break;
 	default:
 		break;
