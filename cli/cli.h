@@ -1,0 +1,139 @@
+/*
+ * cli/cli.h - what the commands of `rattan` share: options, errors, exit codes, the environment.
+ *
+ * A command is one entry in main.c's table and one file. Errors are one sentence on stderr that says
+ * what to do; exit codes are stable: see enum cli_exit. Single-threaded.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "client/client.h"
+
+enum cli_exit {
+	CLI_OK = 0,
+	CLI_FAILED = 1,
+	CLI_USAGE = 2,
+	CLI_NOT_FOUND = 3,
+	CLI_CONFLICT = 4,
+	CLI_TIMED_OUT = 124,  /* run: the command took longer than --timeout */
+	CLI_NO_SANDBOX = 125, /* run: the sandbox could not start */
+};
+
+/* ---- options (opts.c) ---- */
+
+struct cli_list {
+	const char **v;
+	size_t n;
+};
+void cli_list_release(struct cli_list *l);
+#define cleanup_list __attribute__((cleanup(cli_list_release)))
+
+enum cli_kind {
+	CLI_FLAG /* bool */,
+	CLI_TEXT /* const char * */,
+	CLI_LIST /* struct cli_list */
+};
+
+struct cli_opt {
+	const char *name; /* without dashes; NULL ends the table */
+	char letter;      /* or 0 */
+	enum cli_kind kind;
+	void *to;
+	const char *arg; /* of the option, for the help */
+	const char *help;
+};
+
+struct cli_command {
+	const char *name;
+	const char *args; /* after the name, for the help */
+	const char *summary;
+	const char *details;               /* paragraphs and an example; shown by --help */
+	int (*run)(int argc, char **argv); /* argv[0] is the command's name; an enum cli_exit */
+};
+
+/* Read @argv[1..]. *ret_rest: what is no option (into @argv, permuted); with @stop_early all from
+ * the first one on. -1: go on; else an exit code, after an error or --help was printed. */
+int cli_parse(const struct cli_command *cmd, const struct cli_opt *opts, int argc, char **argv,
+	      bool stop_early, char ***ret_rest, int *ret_n) MUST_USE;
+/* The nearest of @names (NULL-terminated) to @given, or NULL when none is near. */
+const char *cli_nearest(const char *given, const char *const *names);
+
+/* ---- errors and output (out.c) ---- */
+
+/* "rattan: ..." on stderr; returns @code. */
+int cli_fail(int code, const char *fmt, ...) PRINTF(2, 3);
+/* The same for an errno of the client library: @diag's sentence, or @what and the kernel's words. */
+int cli_fail_errno(int r, const struct diag *diag, const char *what);
+int cli_exit_of(int r);
+/* Text of unknown origin, on one line and without control characters. */
+void cli_put(FILE *f, const char *s);
+void cli_put_size(FILE *f, uint64_t bytes);
+/* Owned; bytes that are not UTF-8 replaced. Nothing happens without memory. */
+void cli_json_str(cJSON *o, const char *key, const char *s);
+int cli_print_json(cJSON *o); /* takes it; an exit code */
+/* Flushes stdout; an exit code, so that a full disk is not taken for success. */
+int cli_done(void);
+
+/* ---- the environment (envname.c) ---- */
+
+enum {
+	CLI_ENV_MAX = 65
+};
+/* The name of a directory's environment: its last component and a digest of its path. */
+void cli_env_name(const char *dir, char ret[static CLI_ENV_MAX]);
+/* The one a command without -e means: that of the current directory when it exists, else "default".
+ * Connects; an exit code after an error, or -1. @env NULL: choose. */
+int cli_connect(const char *env, struct client **ret, struct ctl **ret_ctl) MUST_USE;
+
+/* The agent's writable places and @more, NULL-terminated; NULL when @more is empty. The array is the
+ * caller's, the strings are lent. */
+int cli_writable(const struct cli_list *more, const char ***ret) MUST_USE;
+
+struct cli_env {
+	struct client *client;
+	struct ctl *ctl;
+};
+static inline void cli_env_release(struct cli_env *e)
+{
+	if (e->ctl)
+		client_ctl_put(e->client, e->ctl, false);
+	client_free(e->client);
+}
+#define cleanup_env __attribute__((cleanup(cli_env_release)))
+
+/* ---- directories of the host (hostdir.c) ---- */
+
+struct cli_dir {
+	char *host, *mount; /* owned; host is absolute and resolved */
+	bool rw;
+};
+struct cli_dirs {
+	struct cli_dir *v;
+	size_t n;
+};
+void cli_dirs_release(struct cli_dirs *d);
+#define cleanup_dirs __attribute__((cleanup(cli_dirs_release)))
+
+enum cli_dir_kind {
+	CLI_BIND,
+	CLI_BIND_RO,
+	CLI_OVERLAY
+};
+/* Add "HOST=MOUNT[:ro|rw]". -EINVAL with the reason when that may not be opened. */
+int cli_dirs_add(struct cli_dirs *d, enum cli_dir_kind kind, const char *spec,
+		 struct diag *diag) MUST_USE;
+/* Add the current directory at /workspace. */
+int cli_dirs_add_cwd(struct cli_dirs *d, enum cli_dir_kind kind, struct diag *diag) MUST_USE;
+
+/* ---- commands ---- */
+
+extern const struct cli_command cmd_serve, cmd_run, cmd_status, cmd_log, cmd_diff, cmd_commit,
+	cmd_rollback, cmd_reset, cmd_undo, cmd_mount, cmd_umount, cmd_env, cmd_probe;

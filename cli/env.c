@@ -1,0 +1,98 @@
+/* rattan env: list and remove environments. */
+#include <string.h>
+
+#include "cli/cli.h"
+
+static int put_text(void *arg, const struct ctl_env_info *e)
+{
+	size_t *n = arg;
+
+	if (!(*n)++)
+		printf("%-32s %-10s %-14s %s\n", "NAME", "BASE", "HEAD", "STATE");
+	printf("%-32s %-10s %-14.12s %s%s%s\n", e->name, e->base, *e->head ? e->head : "base",
+	       e->running ? "running" : "idle", e->dirty ? ", uncommitted changes" : "",
+	       e->stale ? ", was found dead and cleaned up" : "");
+	return 0;
+}
+
+static int put_json(void *arg, const struct ctl_env_info *e)
+{
+	cJSON *o = cJSON_CreateObject();
+
+	cli_json_str(o, "name", e->name);
+	cli_json_str(o, "base", e->base);
+	cli_json_str(o, "head", e->head);
+	(void)cJSON_AddBoolToObject(o, "running", e->running);
+	(void)cJSON_AddBoolToObject(o, "dirty", e->dirty);
+	(void)cJSON_AddBoolToObject(o, "stale", e->stale);
+	(void)cJSON_AddNumberToObject(o, "created", (double)e->created.tv_sec);
+	(void)cJSON_AddItemToArray(arg, o);
+	return 0;
+}
+
+static int list(bool json)
+{
+	cJSON *o = json ? cJSON_CreateArray() : NULL;
+	struct diag diag = {0};
+	size_t n = 0;
+	int r = json ? ctl_env_list(NULL, &diag, put_json, o)
+		     : ctl_env_list(NULL, &diag, put_text, &n);
+
+	if (r < 0) {
+		cJSON_Delete(o);
+		return cli_fail_errno(r, &diag, "env list");
+	}
+	if (json)
+		return cli_print_json(o);
+	if (!n)
+		printf("no environments yet; rattan run makes one\n");
+	return cli_done();
+}
+
+static int remove_all(char **names, int n, bool force)
+{
+	for (int i = 0; i < n; i++) {
+		struct diag diag = {0};
+		int r = ctl_env_remove(NULL, names[i], force, &diag);
+
+		if (r == -ENOENT && !*diag.text)
+			return cli_fail(CLI_NOT_FOUND, "there is no environment '%s'", names[i]);
+		if (r < 0)
+			return cli_fail_errno(r, &diag, "env rm");
+	}
+	return CLI_OK;
+}
+
+static int run(int argc, char **argv)
+{
+	static const char *const words[] = {"list", "rm", NULL};
+	bool json = false, force = false;
+	const struct cli_opt opts[] = {
+		{"json", 0, CLI_FLAG, &json, NULL, "list as JSON"},
+		{"force", 'f', CLI_FLAG, &force, NULL, "rm: end the commands that run in it"},
+		{0},
+	};
+	const char *near;
+	char **rest;
+	int n, r = cli_parse(&cmd_env, opts, argc, argv, false, &rest, &n);
+
+	if (r >= 0)
+		return r;
+	if (!n || (!strcmp(rest[0], "list") && n == 1))
+		return list(json);
+	if (!strcmp(rest[0], "rm"))
+		return n > 1 ? remove_all(rest + 1, n - 1, force)
+			     : cli_fail(CLI_USAGE, "env rm: give the name of an environment");
+	near = cli_nearest(rest[0], words);
+	return cli_fail(CLI_USAGE, "env: '%s' is not list or rm%s%s%s", rest[0],
+			near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+}
+
+const struct cli_command cmd_env = {
+	.name = "env",
+	.args = "list [--json] | rm NAME... [--force]",
+	.summary = "list or remove environments",
+	.details = "Removing an environment removes its working tree and its history.\n\n"
+		   "Examples:\n  rattan env list\n  rattan env rm scratch\n",
+	.run = run,
+};

@@ -1,0 +1,96 @@
+#include <ctype.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+static uint32_t digest(const char *s)
+{
+	uint64_t h = 0xcbf29ce484222325u;
+
+	for (; *s; s++)
+		h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+	return (uint32_t)(h ^ h >> 32);
+}
+
+void cli_env_name(const char *dir, char ret[static CLI_ENV_MAX])
+{
+	const char *slash = strrchr(dir, '/'), *name = slash && slash[1] ? slash + 1 : "root";
+	char clean[48];
+	size_t n = 0;
+
+	for (; *name && n < sizeof(clean) - 1; name++) {
+		unsigned char c = (unsigned char)*name;
+
+		if (isalnum(c) || c == '_' || (n && (c == '-' || c == '.')))
+			clean[n++] = (char)c;
+		else if (n && clean[n - 1] != '-')
+			clean[n++] = '-';
+	}
+	clean[n] = 0;
+	(void)snprintf(ret, CLI_ENV_MAX, "%s-%08x", n ? clean : "dir", digest(dir));
+}
+
+static int connect_to(const char *env, struct diag *diag, struct client **ret, struct ctl **ret_ctl)
+{
+	const struct ctl_env_opts o = {.env = env};
+	struct client *c;
+	int r = client_new(&o, &c);
+
+	if (r < 0)
+		return r;
+	r = client_ctl_get(c, diag, ret_ctl);
+	if (r < 0) {
+		client_free(c);
+		return r;
+	}
+	*ret = c;
+	return 0;
+}
+
+int cli_connect(const char *env, struct client **ret, struct ctl **ret_ctl)
+{
+	char name[CLI_ENV_MAX];
+	cleanup_free char *cwd = env ? NULL : realpath(".", NULL);
+	struct diag diag = {0};
+	int r = -ENOENT;
+
+	if (cwd) {
+		cli_env_name(cwd, name);
+		r = connect_to(name, &diag, ret, ret_ctl);
+	}
+	if (r == -ENOENT) {
+		diag = (struct diag){0};
+		r = connect_to(env ? env : "default", &diag, ret, ret_ctl);
+	}
+	if (r == -ENOENT && !env)
+		return cli_fail(CLI_NOT_FOUND,
+				"no environment belongs to this directory and there is no "
+				"default one yet; rattan run makes one, -e NAME names one");
+	if (r == -ENOENT)
+		return cli_fail(CLI_NOT_FOUND,
+				"there is no environment '%s'; rattan env list names all", env);
+	return r < 0 ? cli_fail_errno(r, &diag, "the environment cannot be reached") : -1;
+}
+
+int cli_writable(const struct cli_list *more, const char ***ret)
+{
+	static const char *const agent[] = {"/workspace", "/tmp", "/var/tmp", "/home/user"};
+	size_t n = ARRAY_SIZE(agent);
+	const char **v;
+
+	*ret = NULL;
+	if (!more->n)
+		return 0;
+	v = calloc(n + more->n + 1, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		v[i] = agent[i];
+	for (size_t i = 0; i < more->n; i++)
+		v[n + i] = more->v[i];
+	*ret = v;
+	return 0;
+}

@@ -1,0 +1,121 @@
+/* rattan log: the commits, newest first. */
+#include <stdlib.h>
+#include <time.h>
+
+#include "cli/cli.h"
+
+struct out {
+	cJSON *json; /* or NULL: text */
+	unsigned long left, shown;
+};
+
+static void put_text(const struct ctl_commit *cm)
+{
+	char when[32] = "";
+	struct tm tm;
+
+	if (localtime_r(&cm->time.tv_sec, &tm))
+		(void)strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &tm);
+	printf("%.12s  %s  +%llu ~%llu -%llu  ", cm->id, when, (unsigned long long)cm->added,
+	       (unsigned long long)cm->modified, (unsigned long long)cm->deleted);
+	if (cm->automatic)
+		printf("[auto] ");
+	cli_put(stdout, cm->message ? cm->message : "");
+	if (*cm->label) {
+		printf("  (");
+		cli_put(stdout, cm->label);
+		printf(")");
+	}
+	printf("\n");
+}
+
+static void put_json(cJSON *list, const struct ctl_commit *cm)
+{
+	cJSON *o = cJSON_CreateObject();
+	char when[40] = "";
+	struct tm tm;
+
+	if (gmtime_r(&cm->time.tv_sec, &tm))
+		(void)strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
+	cli_json_str(o, "id", cm->id);
+	cli_json_str(o, "parent", cm->parent);
+	cli_json_str(o, "environment", cm->env);
+	cli_json_str(o, "label", cm->label);
+	cli_json_str(o, "message", cm->message ? cm->message : "");
+	(void)cJSON_AddBoolToObject(o, "automatic", cm->automatic);
+	cli_json_str(o, "time", when);
+	(void)cJSON_AddNumberToObject(o, "added", (double)cm->added);
+	(void)cJSON_AddNumberToObject(o, "modified", (double)cm->modified);
+	(void)cJSON_AddNumberToObject(o, "deleted", (double)cm->deleted);
+	(void)cJSON_AddItemToArray(list, o);
+}
+
+static int on_commit(void *arg, const struct ctl_commit *cm)
+{
+	struct out *o = arg;
+
+	if (!o->left)
+		return 0;
+	o->left--;
+	o->shown++;
+	if (o->json)
+		put_json(o->json, cm);
+	else
+		put_text(cm);
+	return 0;
+}
+
+static int run(int argc, char **argv)
+{
+	const char *env = NULL, *count = NULL;
+	bool json = false, all = false, automatic = false;
+	const struct cli_opt opts[] = {
+		{"env", 'e', CLI_TEXT, &env, "NAME",
+		 "environment; default: this directory's, or 'default'"},
+		{"all", 'a', CLI_FLAG, &all, NULL, "of all environments"},
+		{"auto", 0, CLI_FLAG, &automatic, NULL, "automatic states as well"},
+		{"number", 'n', CLI_TEXT, &count, "N", "at most N"},
+		{"json", 0, CLI_FLAG, &json, NULL, "as JSON"},
+		{0},
+	};
+	cleanup_env struct cli_env e = {0};
+	struct out out = {.left = ~0ul};
+	struct diag diag = {0};
+	char **rest, *end;
+	int n, r = cli_parse(&cmd_log, opts, argc, argv, false, &rest, &n);
+
+	if (r >= 0)
+		return r;
+	if (n)
+		return cli_fail(CLI_USAGE, "log: takes no argument; -e %s names an environment",
+				rest[0]);
+	if (count) {
+		out.left = strtoul(count, &end, 10);
+		if (end == count || *end)
+			return cli_fail(CLI_USAGE, "log: -n %s is not a number", count);
+	}
+	r = cli_connect(env, &e.client, &e.ctl);
+	if (r >= 0)
+		return r;
+	if (json)
+		out.json = cJSON_CreateArray();
+	r = ctl_log(e.ctl, all, automatic, &diag, on_commit, &out);
+	if (r < 0) {
+		cJSON_Delete(out.json);
+		return cli_fail_errno(r, &diag, "log");
+	}
+	if (json)
+		return cli_print_json(out.json);
+	if (!out.shown)
+		printf("no commits yet: %s is at its base\n", client_env(e.client));
+	return cli_done();
+}
+
+const struct cli_command cmd_log = {
+	.name = "log",
+	.args = "[-e NAME] [--all] [--auto] [-n N] [--json]",
+	.summary = "commits, newest first",
+	.details = "A line is: id, time, files added ~modified -deleted, message, (label).\n\n"
+		   "Example:\n  rattan log -n 10\n",
+	.run = run,
+};

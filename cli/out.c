@@ -1,0 +1,122 @@
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+int cli_fail(int code, const char *fmt, ...)
+{
+	char text[1200];
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	(void)fflush(stdout);
+	fputs("rattan: ", stderr);
+	cli_put(stderr, text);
+	fputc('\n', stderr);
+	return code;
+}
+
+int cli_exit_of(int r)
+{
+	switch (-r) {
+	case EINVAL:
+		return CLI_USAGE;
+	case ENOENT:
+		return CLI_NOT_FOUND;
+	case EBUSY:
+	case EEXIST:
+	case ESTALE:
+		return CLI_CONFLICT;
+	default:
+		return CLI_FAILED;
+	}
+}
+
+int cli_fail_errno(int r, const struct diag *diag, const char *what)
+{
+	if (diag && *diag->text)
+		return cli_fail(cli_exit_of(r), "%s", diag->text);
+	return cli_fail(cli_exit_of(r), "%s: %s", what, err_text(r));
+}
+
+void cli_put(FILE *f, const char *s)
+{
+	for (; *s; s++) {
+		unsigned char c = (unsigned char)*s;
+
+		if (c < 0x20 || c == 0x7f)
+			fprintf(f, "\\x%02x", c);
+		else
+			fputc(c, f);
+	}
+}
+
+void cli_put_size(FILE *f, uint64_t bytes)
+{
+	static const char units[][4] = {"KiB", "MiB", "GiB", "TiB"};
+	double v = (double)bytes / 1024;
+	size_t u = 0;
+
+	if (bytes < 1024) {
+		fprintf(f, "%llu B", (unsigned long long)bytes);
+		return;
+	}
+	for (; v >= 1024 && u + 1 < ARRAY_SIZE(units); u++)
+		v /= 1024;
+	fprintf(f, "%.1f %s", v, units[u]);
+}
+
+/* Length of the UTF-8 sequence at @s, 0 when it is none. */
+static size_t utf8(const unsigned char *s)
+{
+	size_t len = s[0] < 0x80   ? 1
+		     : s[0] < 0xc2 ? 0
+		     : s[0] < 0xe0 ? 2
+		     : s[0] < 0xf0 ? 3
+		     : s[0] < 0xf5 ? 4
+				   : 0;
+
+	for (size_t i = 1; i < len; i++)
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+	    (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
+		return 0;
+	return len;
+}
+
+void cli_json_str(cJSON *o, const char *key, const char *s)
+{
+	cleanup_buf struct buf b = {0};
+	int r = 0;
+
+	while (r >= 0 && *s) {
+		size_t n = utf8((const unsigned char *)s);
+
+		r = n ? buf_put(&b, s, n) : buf_puts(&b, "\xef\xbf\xbd");
+		s += n ? n : 1;
+	}
+	if (r >= 0)
+		(void)cJSON_AddStringToObject(o, key, b.len ? (const char *)b.data : "");
+}
+
+int cli_print_json(cJSON *o)
+{
+	cleanup_free char *text = cJSON_Print(o);
+
+	cJSON_Delete(o);
+	if (!text)
+		return cli_fail(CLI_FAILED, "out of memory");
+	puts(text);
+	return cli_done();
+}
+
+int cli_done(void)
+{
+	if (fflush(stdout) || ferror(stdout))
+		return cli_fail(CLI_FAILED, "the output could not be written: %s", err_text(errno));
+	return CLI_OK;
+}

@@ -1,0 +1,467 @@
+/* rattan run: one command in the sandbox, with our own standard streams. */
+#include <ctype.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "cli/cli.h"
+
+enum {
+	POLL_MS = 100,
+	GRACE_MS = 3000,
+	ENV_FILE_MAX = 1 << 20
+};
+
+struct args {
+	const char *env, *base, *cwd, *timeout, *text, *promises;
+	struct cli_list binds, binds_ro, overlays, writable, setenv, env_files;
+	bool bind_cwd, overlay_cwd, keep, rm, no_exec, verbose, shell;
+	char **cmd;
+	int ncmd;
+};
+
+struct plan {
+	struct cli_dirs binds, overlays;
+	struct ctl_overlay *ov;
+	const char **writable;
+	char **vars; /* NAME=value, NULL-terminated */
+	size_t nvars;
+	char name[CLI_ENV_MAX];
+	double timeout_s;
+};
+
+static void plan_release(struct plan *p)
+{
+	cli_dirs_release(&p->binds);
+	cli_dirs_release(&p->overlays);
+	free(p->ov);
+	free(p->writable);
+	for (size_t i = 0; i < p->nvars; i++)
+		free(p->vars[i]);
+	free(p->vars);
+}
+#define cleanup_plan __attribute__((cleanup(plan_release)))
+
+/* ---- from options to a plan ---- */
+
+static int add_dirs(struct cli_dirs *d, enum cli_dir_kind kind, const struct cli_list *l,
+		    struct diag *diag)
+{
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < l->n; i++)
+		r = cli_dirs_add(d, kind, l->v[i], diag);
+	return r;
+}
+
+static int plan_dirs(const struct args *a, struct plan *p, struct diag *diag)
+{
+	int r = 0;
+
+	if (a->bind_cwd && a->overlay_cwd)
+		return diag_set(diag, -EINVAL,
+				"run: --bind-cwd and --overlay-cwd exclude each other: the "
+				"directory is written through to, or it is not");
+	if (a->overlay_cwd)
+		r = cli_dirs_add_cwd(&p->overlays, CLI_OVERLAY, diag);
+	if (a->bind_cwd)
+		r = cli_dirs_add_cwd(&p->binds, CLI_BIND, diag);
+	if (r >= 0)
+		r = add_dirs(&p->overlays, CLI_OVERLAY, &a->overlays, diag);
+	if (r >= 0)
+		r = add_dirs(&p->binds, CLI_BIND, &a->binds, diag);
+	if (r >= 0)
+		r = add_dirs(&p->binds, CLI_BIND_RO, &a->binds_ro, diag);
+	if (r < 0)
+		return r;
+	p->ov = calloc(p->overlays.n + 1, sizeof(*p->ov));
+	if (!p->ov)
+		return -ENOMEM;
+	for (size_t i = 0; i < p->overlays.n; i++)
+		p->ov[i] = (struct ctl_overlay){p->overlays.v[i].host, p->overlays.v[i].mount};
+	if (a->overlay_cwd || a->bind_cwd)
+		cli_env_name(a->overlay_cwd ? p->overlays.v[0].host : p->binds.v[0].host, p->name);
+	return cli_writable(&a->writable, &p->writable);
+}
+
+/* Takes @var; NULL is what an allocation that failed gave. */
+static int keep_var(struct plan *p, char *var)
+{
+	char **v = var ? realloc(p->vars, (p->nvars + 2) * sizeof(*v)) : NULL;
+
+	if (!v) {
+		free(var);
+		return -ENOMEM;
+	}
+	p->vars = v;
+	v[p->nvars++] = var;
+	v[p->nvars] = NULL;
+	return 0;
+}
+
+static bool var_name(const char *s, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!(isalnum((unsigned char)s[i]) || s[i] == '_') ||
+		    (!i && isdigit((unsigned char)s[i])))
+			return false;
+	return n > 0;
+}
+
+/* "NAME=value", or "NAME" for the caller's own value of it. */
+static int add_var(struct plan *p, const char *s, struct diag *diag)
+{
+	size_t n = strcspn(s, "=");
+	const char *value;
+	char *var;
+
+	if (!var_name(s, n))
+		return diag_set(diag, -EINVAL, "run: '%s' is not NAME=VALUE", s);
+	if (s[n])
+		return keep_var(p, strdup(s));
+	value = getenv(s);
+	if (!value)
+		return diag_set(diag, -EINVAL,
+				"run: -E %s: there is no such variable here; give -E %s=VALUE", s,
+				s);
+	return keep_var(p, asprintf(&var, "%s=%s", s, value) < 0 ? NULL : var);
+}
+
+static int add_env_file(struct plan *p, const char *path, struct diag *diag)
+{
+	cleanup_buf struct buf b = {0};
+	int r = io_read_file(AT_FDCWD, path, ENV_FILE_MAX, &b);
+
+	if (r < 0)
+		return diag_set(diag, -EINVAL, "run: --env-file %s: %s", path, err_text(r));
+	if (!b.len)
+		return 0;
+	for (char *s = (char *)b.data, *end; *s; s = end) {
+		size_t n = strcspn(s, "\n");
+
+		end = s + n + (s[n] != 0);
+		s[n] = 0;
+		s += strspn(s, " \t");
+		if (!*s || *s == '#')
+			continue;
+		r = add_var(p, s, diag);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int plan_rest(const struct args *a, struct plan *p, struct diag *diag)
+{
+	int r = 0;
+
+	if (a->timeout) {
+		char *end;
+
+		p->timeout_s = strtod(a->timeout, &end);
+		if (end == a->timeout || *end || !(p->timeout_s > 0) || p->timeout_s > 1e9)
+			return diag_set(diag, -EINVAL,
+					"run: --timeout %s is not a number of seconds", a->timeout);
+	}
+	for (size_t i = 0; r >= 0 && i < a->env_files.n; i++)
+		r = add_env_file(p, a->env_files.v[i], diag);
+	for (size_t i = 0; r >= 0 && i < a->setenv.n; i++)
+		r = add_var(p, a->setenv.v[i], diag);
+	if (r < 0)
+		return r;
+	if (a->cwd && a->cwd[0] != '/')
+		return diag_set(diag, -EINVAL,
+				"run: --cwd %s must be absolute, a directory in the sandbox",
+				a->cwd);
+	if (!a->text && !a->ncmd)
+		return diag_set(diag, -EINVAL,
+				"run: there is no command; give one after --, or -c TEXT");
+	if (a->text && a->ncmd)
+		return diag_set(diag, -EINVAL, "run: -c has the whole command; '%s' is too much",
+				a->cmd[0]);
+	if (a->shell && a->ncmd != 1)
+		return diag_set(diag, -EINVAL,
+				"run: --shell takes the command as one argument; quote it");
+	return 0;
+}
+
+/* ---- the run ---- */
+
+static int not_started(int r, const struct diag *diag)
+{
+	(void)cli_fail_errno(r, diag, "the sandbox could not start");
+	/* what is wrong with the request or the data, not with the host, keeps its own code */
+	switch (-r) {
+	case EINVAL:
+	case EBUSY:
+	case EEXIST:
+	case ESTALE:
+		return cli_exit_of(r);
+	case EBADMSG:
+	case ENOTDIR:
+	case EACCES:
+	case ENOTEMPTY:
+	case EPROTONOSUPPORT:
+		return CLI_FAILED;
+	default:
+		return CLI_NO_SANDBOX;
+	}
+}
+
+/* Wait; a signal to us ends the command first kindly, a second one at once. *ret_signal: the first. */
+static int wait_for(struct run *run, const sigset_t *set, struct run_result *res, int *ret_signal)
+{
+	static const struct timespec now;
+	int r;
+
+	*ret_signal = 0;
+	while (!(r = run_wait(run, POLL_MS, res))) {
+		int sig = sigtimedwait(set, NULL, &now);
+
+		if (sig > 0) {
+			(void)run_kill(run, *ret_signal ? 0 : GRACE_MS);
+			*ret_signal = *ret_signal ? *ret_signal : sig;
+		}
+	}
+	return r;
+}
+
+static int code_of(const struct args *a, const struct run_result *res, int sig)
+{
+	if (res->state == RUN_NOT_STARTED)
+		return cli_fail(CLI_NO_SANDBOX, "the sandbox could not start: %s: %s", res->step,
+				res->error);
+	if (res->timed_out)
+		return cli_fail(CLI_TIMED_OUT, "the command was ended after %s s", a->timeout);
+	return sig ? 128 + sig : res->code;
+}
+
+static int run_it(const struct args *a, const struct plan *p, struct client *c, int *ret_code)
+{
+	struct client_run *cr;
+	struct run_result res = {0};
+	struct diag diag = {0};
+	struct run_spec spec;
+	sigset_t set, old;
+	int r, sig;
+
+	run_spec_init(&spec);
+	if (a->text || a->shell)
+		spec.shell = a->text ? a->text : a->cmd[0];
+	else
+		spec.argv = (const char *const *)a->cmd;
+	spec.cwd = a->cwd;
+	spec.env = (const char *const *)p->vars;
+	spec.promises = a->promises;
+	spec.timeout_ms = (uint64_t)(p->timeout_s * 1000);
+	spec.no_exec_workspace = a->no_exec;
+	spec.stdin_fd = STDIN_FILENO;
+	spec.passthrough = true;
+	(void)sigemptyset(&set);
+	(void)sigaddset(&set, SIGINT);
+	(void)sigaddset(&set, SIGTERM);
+	(void)sigaddset(&set, SIGHUP);
+	(void)sigaddset(&set, SIGQUIT);
+	(void)sigprocmask(SIG_BLOCK, &set, &old);
+	r = client_run_start(c, &spec, a->text ? a->text : a->cmd[0], &diag, &cr);
+	if (r < 0) {
+		(void)sigprocmask(SIG_SETMASK, &old, NULL);
+		*ret_code = not_started(r, &diag);
+		return r;
+	}
+	r = wait_for(client_run_of(cr), &set, &res, &sig);
+	client_run_free(cr);
+	(void)sigprocmask(SIG_SETMASK, &old, NULL);
+	*ret_code =
+		r < 0 ? cli_fail_errno(r, NULL, "waiting for the command") : code_of(a, &res, sig);
+	return r < 0 ? r : 0;
+}
+
+/* ---- before and after ---- */
+
+static int bind_all(const struct plan *p, struct client *c, struct diag *diag)
+{
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < p->binds.n; i++)
+		r = client_add_bind(c, p->binds.v[i].host, p->binds.v[i].mount, p->binds.v[i].rw,
+				    diag);
+	return r;
+}
+
+static void tell(struct ctl *ctl, const char *env, uint64_t token_before)
+{
+	struct ctl_status s;
+
+	if (ctl_status(ctl, NULL, &s) < 0)
+		return;
+	if (s.dirty && s.token != token_before) {
+		fprintf(stderr,
+			"rattan: %s: %llu added, %llu modified, %llu deleted, %llu renamed, not "
+			"committed\n",
+			env, (unsigned long long)s.added, (unsigned long long)s.modified,
+			(unsigned long long)s.deleted, (unsigned long long)s.renamed);
+		fprintf(stderr, "rattan: to look:  rattan diff -e %s\n", env);
+		fprintf(stderr,
+			"rattan: to keep:  rattan commit -e %s -m TEXT   to drop:  rattan reset -e %s\n",
+			env, env);
+	}
+	ctl_status_release(&s);
+}
+
+static uint64_t token_of(struct ctl *ctl)
+{
+	struct ctl_status s;
+	uint64_t token;
+
+	if (ctl_status(ctl, NULL, &s) < 0)
+		return 0;
+	token = s.token;
+	ctl_status_release(&s);
+	return token;
+}
+
+static void drop(struct client *c, struct ctl *ctl)
+{
+	struct diag diag = {0};
+	struct ctl_moved moved;
+	int r = ctl_reset(ctl, false, &diag, &moved);
+
+	(void)c;
+	if (r < 0 && r != -ENODATA)
+		(void)cli_fail_errno(r, &diag, "the changes could not be dropped");
+}
+
+static int with_client(const struct args *a, const struct plan *p, struct client *c)
+{
+	bool talk = a->verbose || isatty(STDERR_FILENO);
+	struct diag diag = {0};
+	struct ctl *ctl;
+	uint64_t token;
+	int code, r = client_ctl_get(c, &diag, &ctl);
+
+	if (r < 0)
+		return not_started(r, &diag);
+	token = talk ? token_of(ctl) : 0;
+	client_ctl_put(c, ctl, false);
+	r = bind_all(p, c, &diag);
+	if (r < 0)
+		return not_started(r, &diag);
+	r = run_it(a, p, c, &code);
+	if (r < 0 || (!talk && !a->rm))
+		return code;
+	r = client_ctl_get(c, &diag, &ctl);
+	if (r < 0) /* the command's own result stands */
+		return code;
+	if (a->rm)
+		drop(c, ctl);
+	else
+		tell(ctl, client_env(c), token);
+	client_ctl_put(c, ctl, false);
+	return code;
+}
+
+static int start(const struct args *a)
+{
+	cleanup_plan struct plan p = {0};
+	struct diag diag = {0};
+	struct client *c;
+	int code, r = plan_rest(a, &p, &diag);
+
+	if (r >= 0)
+		r = plan_dirs(a, &p, &diag);
+	if (r < 0)
+		return cli_fail_errno(r, &diag, "run");
+
+	const struct ctl_env_opts o = {
+		.env = a->env    ? a->env
+		       : *p.name ? p.name
+				 : NULL,
+		.base = a->base,
+		.create = true,
+		.overlays = p.ov,
+		.noverlays = p.overlays.n,
+		.writable = p.writable,
+	};
+
+	r = client_new(&o, &c);
+	if (r < 0)
+		return not_started(r, NULL);
+	code = with_client(a, &p, c);
+	client_free(c);
+	return code;
+}
+
+static int run(int argc, char **argv)
+{
+	struct args a = {0};
+	const struct cli_opt opts[] = {
+		{"env", 'e', CLI_TEXT, &a.env, "NAME", "environment; made when missing"},
+		{"base", 0, CLI_TEXT, &a.base, "NAME",
+		 "what a new environment starts from; default: host"},
+		{"overlay-cwd", 0, CLI_FLAG, &a.overlay_cwd, NULL,
+		 "this directory at /workspace, copy-on-write"},
+		{"bind-cwd", 0, CLI_FLAG, &a.bind_cwd, NULL,
+		 "this directory at /workspace, written through"},
+		{"overlay", 0, CLI_LIST, &a.overlays, "HOST=MOUNT",
+		 "another directory, copy-on-write"},
+		{"bind", 0, CLI_LIST, &a.binds, "HOST=MOUNT[:ro|rw]",
+		 "another directory, written through"},
+		{"bind-ro", 0, CLI_LIST, &a.binds_ro, "HOST=MOUNT", "another directory, read-only"},
+		{"writable-root", 0, CLI_LIST, &a.writable, "PATH",
+		 "open more of the view for writing; / is all"},
+		{"cwd", 0, CLI_TEXT, &a.cwd, "DIR",
+		 "where the command starts; default: /workspace"},
+		{"setenv", 'E', CLI_LIST, &a.setenv, "NAME[=VALUE]",
+		 "set a variable, or pass ours on"},
+		{"env-file", 0, CLI_LIST, &a.env_files, "FILE", "a file of NAME=VALUE lines"},
+		{"timeout", 0, CLI_TEXT, &a.timeout, "SECONDS",
+		 "end the command then, with code 124"},
+		{"promises", 0, CLI_TEXT, &a.promises, "LIST",
+		 "system calls to allow; default: ordinary work"},
+		{"no-exec-workspace", 0, CLI_FLAG, &a.no_exec, NULL,
+		 "nothing in writable places can be executed"},
+		{"command", 'c', CLI_TEXT, &a.text, "TEXT", "shell text to run"},
+		{"shell", 0, CLI_FLAG, &a.shell, NULL, "the one argument is shell text"},
+		{"keep", 0, CLI_FLAG, &a.keep, NULL,
+		 "leave changes in the environment (the default)"},
+		{"rm", 0, CLI_FLAG, &a.rm, NULL, "drop uncommitted changes at the end"},
+		{"verbose", 'v', CLI_FLAG, &a.verbose, NULL,
+		 "say what changed, also off a terminal"},
+		{0},
+	};
+	int r = cli_parse(&cmd_run, opts, argc, argv, true, &a.cmd, &a.ncmd);
+
+	if (r < 0)
+		r = a.keep && a.rm ? cli_fail(CLI_USAGE, "run: --keep and --rm exclude each other")
+				   : start(&a);
+	cli_list_release(&a.binds);
+	cli_list_release(&a.binds_ro);
+	cli_list_release(&a.overlays);
+	cli_list_release(&a.writable);
+	cli_list_release(&a.setenv);
+	cli_list_release(&a.env_files);
+	return r;
+}
+
+const struct cli_command cmd_run = {
+	.name = "run",
+	.args = "[OPTIONS] [--] COMMAND [ARG...]",
+	.summary = "run a command in the sandbox",
+	.details =
+		"The command sees a copy-on-write file system; what it changes stays in the environment\n"
+		"until it is committed or reset, and never touches the host (but through --bind). There\n"
+		"is no network. With --overlay-cwd or --bind-cwd and without -e the environment is named\n"
+		"after this directory, and the other commands find it from here.\n\n"
+		"Exit code: the command's; 128+N for signal N; 126 and 127 as a shell's; 125 when the\n"
+		"sandbox could not start.\n\n"
+		"Examples:\n"
+		"  rattan run --overlay-cwd -- make\n"
+		"  rattan run -c 'echo hello > /tmp/x; ls -l /tmp'\n",
+	.run = run,
+};
