@@ -256,6 +256,7 @@ static void binds(const struct place *p)
 {
 	static const char *const only[] = {"/workspace", NULL};
 	struct ctl *c = open_env(p, NULL), *c2;
+	struct ctl_commit cm = {0};
 	struct ctl_moved mv;
 	struct ctl_status st;
 	struct diag d = {0};
@@ -298,7 +299,8 @@ static void binds(const struct place *p)
 	r = ctl_bind(c, fd, p->host, "/workspace/link/tmp/x", true, NULL);
 	eq_int(r, -EINVAL, "is not followed");
 	ok(access("/tmp/x", F_OK) < 0 || errno == 0 || r == -EINVAL, "nothing on the host");
-	eq_int(ctl_commit(c, "with binds", NULL, NULL, NULL, &(struct ctl_commit){0}), 0, "commit");
+	eq_int(ctl_commit(c, "with binds", NULL, NULL, NULL, &cm), 0, "commit");
+	ctl_commit_release(&cm);
 	eq_int(ctl_rollback(c, "head~1", false, &d, &mv), 0, "rollback: %s", d.text);
 	(void)get_file(c, "workspace/h/f", text);
 	eq_str(text, "host", "binds last across a rollback");

@@ -1,0 +1,101 @@
+#!/bin/bash
+# kill -9 of the daemon, twenty times, while files are written and synced: all that fsync acknowledged
+# is there afterwards (S2), the mount can be taken away and the next daemon starts at once.
+# timeout: 240
+. "$RATTAN_SRC/tests/e2e/lib.sh"
+
+fs=
+for f in "$(dirname "${RATTAN:-/none}")/../libexec/rattan/rattan-fs" "$RATTAN_BUILD/fs/rattan-fs"; do
+	[ -x "$f" ] && { fs=$f; break; }
+done
+[ -n "$fs" ] || fail "no rattan-fs"
+[ -w /dev/fuse ] || skip "no access to /dev/fuse"
+command -v fusermount3 > /dev/null || skip "no fusermount3"
+mkdir -p mnt
+
+cat > writer.py <<'PY'
+import os, random, sys
+# One line on the log for each version that fsync acknowledged; rounds continue where the last ended.
+root, log, start = sys.argv[1], open(sys.argv[2], "a", buffering=1), int(sys.argv[3])
+os.makedirs(root, exist_ok=True)
+n = start
+rnd = random.Random(start)
+while True:
+    n += 1
+    name = f"f{n % 17}"
+    data = (f"{n}\n" * rnd.choice((1, 10, 5000, 60000))).encode()
+    tmp = f"{root}/{name}.{n}"
+    fd = os.open(tmp, os.O_WRONLY | os.O_CREAT, 0o644)
+    os.write(fd, data)
+    os.fsync(fd)
+    os.close(fd)
+    log.write(f"file {name}.{n} {len(data)}\n")
+    if n % 3 == 0:
+        os.rename(tmp, f"{root}/{name}")
+        d = os.open(root, os.O_RDONLY)
+        os.fsync(d)
+        os.close(d)
+        log.write(f"renamed {name} {n} {len(data)}\n")
+PY
+cat > check.py <<'PY'
+import os, sys
+root, log = sys.argv[1], sys.argv[2]
+newest, plain, moved, bad = {}, {}, set(), 0
+for line in open(log):
+    w = line.split()
+    if w[0] == "file":
+        plain[w[1]] = int(w[2])
+    else:
+        newest[w[1]] = (int(w[2]), int(w[3]))
+        moved.add(f"{w[1]}.{w[2]}")
+def content(path, size, least):
+    global bad
+    try:
+        data = open(path, "rb").read()
+    except OSError as e:
+        print("lost:", path, e); bad += 1; return
+    n = int(data.split(b"\n")[0] or b"-1")
+    if n < least or data != f"{n}\n".encode() * (len(data) // len(f"{n}\n")) or (n == least and len(data) != size):
+        print("wrong:", path, n, least, len(data), size); bad += 1
+for name, size in plain.items():
+    base, n = name.rsplit(".", 1)
+    if name in moved or (int(n) % 3 == 0 and not os.path.exists(f"{root}/{name}")):
+        continue # its rename may have happened unacknowledged
+    content(f"{root}/{name}", size, int(n))
+for name, (n, size) in newest.items():
+    content(f"{root}/{name}", size, n)
+print(len(plain), "files,", len(newest), "renamed")
+sys.exit(bad != 0)
+PY
+
+start() {
+	: > ready
+	"$fs" serve --foreground --data-dir "$here/store" --env kill --create --dir "$here/mnt" --ready-fd 5 5> ready 2>> log < /dev/null &
+	pid=$!
+	for _ in $(seq 400); do [ -s ready ] && break; sleep 0.02; done
+	mountpoint -q mnt || fail "not served: $(tail -n 3 log)"
+}
+count=0
+: > acked
+
+for round in $(seq 20); do
+	start
+	[ "$round" = 1 ] || must python3 check.py mnt/workspace/d acked
+	python3 writer.py mnt/workspace/d acked $count 2> writer.err &
+	writer=$!
+	had=$(wc -l < acked)
+	for _ in $(seq 500); do [ "$(wc -l < acked)" -gt "$had" ] && break; sleep 0.02; done
+	[ "$(wc -l < acked)" -gt "$had" ] || fail "round $round: nothing was written: $(cat writer.err)"
+	sleep "0.$((RANDOM % 5))$((RANDOM % 10))"
+	kill -KILL "$pid"
+	wait "$pid" 2> /dev/null
+	wait "$writer"
+	fusermount3 -u -z mnt || umount -l mnt || fail "round $round: cannot unmount"
+	count=$((count + 100000))
+done
+start
+python3 check.py mnt/workspace/d acked || fail "something acknowledged is not there"
+kill -TERM "$pid"
+wait "$pid" || fail "an orderly end failed: $(tail -n 3 log)"
+mountpoint -q mnt && fail "still mounted after SIGTERM"
+exit 0
