@@ -35,7 +35,7 @@ struct mcp_serve_opts {
 	const char *tool_prefix;  /* NULL: "rattan_" */
 	const char *version;      /* NULL: this build's */
 	unsigned max_wait_s;      /* longest a call may block, for impatient clients; 0: 55 */
-	enum log_level log_level; /* LOG_ERROR and up are always written */
+	enum log_level log_level;
 };
 
 /* 0 after an orderly end, or negative errno when the server could not start. */

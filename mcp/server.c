@@ -307,6 +307,7 @@ int mcp_serve(const struct mcp_serve_opts *o)
 	cleanup_fd int parent = -1;
 	int r;
 
+	log_setup("rattan", o->log_level);
 	r = take_stdio(&in, &out);
 	if (!r)
 		r = take_signals(&sig);

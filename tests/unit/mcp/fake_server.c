@@ -6,8 +6,8 @@
 
 int main(int argc, char **argv)
 {
-	struct mcp_serve_opts o = {.keep = argc > 1 && !strcmp(argv[1], "--keep")};
+	struct mcp_serve_opts o = {.keep = argc > 1 && !strcmp(argv[1], "--keep"),
+				   .log_level = LOG_WARN};
 
-	log_setup("fake", LOG_WARN);
 	return mcp_serve(&o) ? EXIT_FAILURE : EXIT_SUCCESS;
 }
