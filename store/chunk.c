@@ -11,8 +11,7 @@
  * A stored chunk: codec, raw length in three bytes, then the bytes.
  *
  * What fits one LMDB page lies in the meta environment, what needs several in the chunk environment:
- * freed single pages are of no use to a value of 33 pages, yet every allocation searches them
- * (measured elsewhere in this project's notes: inserts drop to a quarter). docs/store-format.md.
+ * freed single pages are of no use to a value of 33 pages, yet every allocation searches them.
  */
 #define HEAD       4
 #define SMALL_MAX  4080 /* page less LMDB's header */

@@ -10,7 +10,8 @@
  * returned lives in the map: all results are the caller's copies.
  * Processes: any number of processes of one PID namespace may open one data directory; a second PID
  * namespace is refused at open (lmdb.h, Caveats: reader slots and robust mutexes go by pid). Open
- * after the last fork; a child that only execs is fine.
+ * after the last fork; a child that only execs is fine. One process opens a directory once at a time:
+ * closing the second would drop the first one's place in LMDB's reader table (lmdb.h, Caveats).
  * Durability: what store_batch_commit, store_env_seal and store_env_move returned 0 for is on disk,
  * in that order, chunks before the records that name them (S2).
  * Errors (beyond base/err.h): -ENOSPC disk or map full, nothing was written; -EBADMSG bytes do not

@@ -24,8 +24,15 @@ static int private_tmpfs(const char *dir)
 	uid_t uid = geteuid();
 
 	if (uid != 0) {
+		gid_t gid = getegid();
+
 		(void)snprintf(map, sizeof(map), "0 %u 1", (unsigned)uid);
-		if (unshare(CLONE_NEWUSER) < 0 || write_text("/proc/self/uid_map", map) < 0)
+		if (unshare(CLONE_NEWUSER) < 0 || write_text("/proc/self/uid_map", map) < 0 ||
+		    write_text("/proc/self/setgroups", "deny") < 0)
+			return -1;
+		/* without a mapped gid the kernel makes no file: EOVERFLOW */
+		(void)snprintf(map, sizeof(map), "0 %u 1", (unsigned)gid);
+		if (write_text("/proc/self/gid_map", map) < 0)
 			return -1;
 	}
 	if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
