@@ -227,13 +227,12 @@ static int set_memfds(struct run *r, const struct run_spec *s, struct diag *diag
 
 static void set_argv(struct run *r)
 {
-	static char name[] = "bwrap", opt[] = "--args", args_fd[] = "7", end[] = "--",
-		    self[] = "/proc/self/fd/6";
-	char *argv[] = {name, opt, args_fd, end, self, NULL};
+	static const char *const words[] = {"bwrap", "--args", "7", "--", "/proc/self/fd/6", NULL};
 
 	_Static_assert(STAGE3_FD_ARGS == 7 && STAGE3_FD_SELF == 6, "the words above");
-	_Static_assert(sizeof(argv) == sizeof(r->argv), "room");
-	memcpy(r->argv, argv, sizeof(argv));
+	_Static_assert(sizeof(words) == sizeof(r->argv), "room");
+	memcpy(r->argv, words,
+	       sizeof(words)); /* execve takes them as char *, and changes nothing */
 	r->spawn.argv = r->argv;
 	r->spawn.bwrap = r->bwrap;
 }

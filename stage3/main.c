@@ -30,7 +30,7 @@ static void *pages(size_t n)
 }
 
 /* The plan lies in a sealed memfd: nobody can change it after it was checked, or cut it short. */
-static int plan_load(struct plan *ret, char ***ret_spare)
+static int plan_load(struct plan *ret, const char ***ret_spare)
 {
 	const int seals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
 	size_t need, n;
@@ -55,7 +55,7 @@ static int plan_load(struct plan *ret, char ***ret_spare)
 	room = pages((2 * need + 8) * sizeof(*room));
 	if (!room)
 		return -ENOMEM;
-	*ret_spare = room + need;
+	*ret_spare = (const char **)(uintptr_t)(room + need);
 	return plan_decode(p, n, room, need, ret);
 }
 
@@ -79,7 +79,7 @@ static int init_prepare(void)
 	return r;
 }
 
-static int child_main(const struct plan *plan, char **spare)
+static int child_main(const struct plan *plan, const char **spare)
 {
 	struct steps s = {.plan = plan, .sh_argv = spare};
 
@@ -101,7 +101,7 @@ int main(void)
 {
 	struct plan plan;
 	sigset_t all;
-	char **spare = NULL;
+	const char **spare = NULL;
 	int r, tty_fd = -1;
 	pid_t pid;
 

@@ -117,7 +117,6 @@ static int step_shell(struct steps *s)
 {
 	static const char *const shells[] = {"/bin/bash", "/usr/bin/bash", "/bin/sh",
 					     "/usr/bin/sh"};
-	static char arg_c[] = "-c", arg_end[] = "--", name_bash[] = "bash", name_sh[] = "sh";
 	size_t i;
 
 	if (!(s->plan->flags & STAGE3_PLAN_SHELL))
@@ -126,9 +125,9 @@ static int step_shell(struct steps *s)
 		if (access(shells[i], X_OK) < 0)
 			continue;
 		s->shell = shells[i];
-		s->sh_argv[0] = i < 2 ? name_bash : name_sh;
-		s->sh_argv[1] = arg_c;
-		s->sh_argv[2] = arg_end; /* the text may begin with a dash */
+		s->sh_argv[0] = i < 2 ? "bash" : "sh";
+		s->sh_argv[1] = "-c";
+		s->sh_argv[2] = "--"; /* the text may begin with a dash */
 		s->sh_argv[3] = s->plan->argv[0];
 		s->sh_argv[4] = NULL;
 		return 0;
@@ -136,20 +135,25 @@ static int step_shell(struct steps *s)
 	return -ENOENT;
 }
 
-/* execve, and as a shell does, /bin/sh for a script that does not name its interpreter. */
-static int exec_path(const struct steps *s, char *path)
+/* execve changes none of the words, whatever its prototype says. */
+static void exec_sh(const struct steps *s, const char *shell)
 {
-	static char sh[] = "/bin/sh";
+	(void)execve(shell, (char *const *)(uintptr_t)s->sh_argv, s->plan->envp);
+}
+
+/* execve, and as a shell does, /bin/sh for a script that does not name its interpreter. */
+static int exec_path(const struct steps *s, const char *path)
+{
 	size_t i;
 
 	(void)execve(path, s->plan->argv, s->plan->envp);
 	if (errno != ENOEXEC)
 		return -errno;
-	s->sh_argv[0] = sh;
+	s->sh_argv[0] = "sh";
 	s->sh_argv[1] = path;
 	for (i = 1; i <= s->plan->argc; i++)
 		s->sh_argv[i + 1] = s->plan->argv[i];
-	(void)execve(sh, s->sh_argv, s->plan->envp);
+	exec_sh(s, "/bin/sh");
 	return -errno;
 }
 
@@ -196,7 +200,7 @@ static int step_exec(struct steps *s)
 	if (r < 0)
 		return r;
 	if (s->shell) {
-		(void)execve(s->shell, s->sh_argv, s->plan->envp);
+		exec_sh(s, s->shell);
 		return -errno;
 	}
 	if (s->plan->argv[0][0] == '\0')

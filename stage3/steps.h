@@ -8,8 +8,8 @@
 
 struct steps {
 	const struct plan *plan;
-	char **sh_argv;    /* room for argc + 3 pointers: a script without an interpreter line */
-	const char *shell; /* chosen by the shell step */
+	const char **sh_argv; /* room for argc + 3 pointers: a script without an interpreter line */
+	const char *shell;    /* chosen by the shell step */
 	int landlock_abi;
 	uint32_t done; /* 1 << enum stage3_step, those taken */
 };
