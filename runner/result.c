@@ -81,10 +81,14 @@ static void from_bwrap(struct run *r, struct run_result *ret)
 	if (*text)
 		(void)snprintf(ret->error, sizeof(ret->error), "bwrap: %.*s",
 			       (int)strcspn(text, "\n"), text);
+	else if (WIFSIGNALED(r->wait_status))
+		(void)snprintf(ret->error, sizeof(ret->error),
+			       "bwrap was killed by signal %d before the command started",
+			       WTERMSIG(r->wait_status));
 	else
 		(void)snprintf(ret->error, sizeof(ret->error),
-			       "bwrap ended without building the sandbox (status %d)",
-			       r->wait_status);
+			       "bwrap ended without building the sandbox (exit code %d)",
+			       WEXITSTATUS(r->wait_status));
 }
 
 static void put_enforced(struct run_result *ret, const char *word)
