@@ -56,7 +56,7 @@ static int load_origin(struct content *c, const struct rec_inode *rec, struct ho
 {
 	const struct rec_origin *o = &rec->origin;
 
-	if (!o->root || !host)
+	if (!o->root)
 		return 0;
 	c->rel = strdup(o->rel ? o->rel : "");
 	if (!c->rel)
@@ -233,10 +233,9 @@ static int fetch_host(struct content *c, uint64_t idx, const struct place *p, si
 	if (want > n)
 		want = n;
 	if (want)
-		got = hostsrc_pread(c->host, c->rel, c->pristine ? NULL : &c->host_id,
-				    idx * BLOCK + off, buf, want);
+		got = content_host_pread(c, idx * BLOCK + off, buf, want);
 	if (got < 0)
-		return got == -ENOMEM ? -ENOMEM : -EIO;
+		return (int)got;
 	memset((uint8_t *)buf + got, 0, n - (size_t)got);
 	return 0;
 }
@@ -306,21 +305,16 @@ static ssize_t read_locked(struct content *c, uint64_t off, void *buf, size_t n)
 	int r;
 
 	/* The host's file as it is now: it may have grown or shrunk since it was looked up. */
-	if (c->pristine) {
-		ssize_t got = hostsrc_pread(c->host, c->rel, NULL, off, buf, n);
-
-		return got < 0 && got != -ENOMEM ? -EIO : got;
-	}
+	if (c->pristine)
+		return content_host_pread(c, off, buf, n);
 	if (off >= size)
 		return 0;
 	if (n > size - off)
 		n = (size_t)(size - off);
 	if (host_run_locked(c, off, n)) {
-		ssize_t got = hostsrc_pread(c->host, c->rel, &c->host_id, off, buf, n);
+		ssize_t got = content_host_pread(c, off, buf, n);
 
-		if (got != (ssize_t)n)
-			return got == -ENOMEM ? -ENOMEM : -EIO;
-		return got;
+		return got >= 0 && got != (ssize_t)n ? -EIO : got;
 	}
 	r = read_blocks_locked(c, off, buf, n);
 	return r < 0 ? r : (ssize_t)n;
@@ -384,7 +378,7 @@ static uint64_t next_in_host(struct content *c, uint64_t idx)
 	if (off >= c->valid)
 		return UINT64_MAX;
 	/* Holes of the host file are worth to be skipped; if it cannot tell, all of it is data. */
-	at = hostsrc_seek(c->host, c->rel, (int64_t)off, SEEK_DATA);
+	at = content_host_seek(c, (int64_t)off, SEEK_DATA);
 	if (at == -ENXIO || (at >= 0 && (uint64_t)at >= c->valid))
 		return UINT64_MAX;
 	return at < 0 ? idx : (uint64_t)at / BLOCK;
@@ -464,13 +458,6 @@ static int64_t seek_hole_locked(struct content *c, uint64_t off, uint64_t size)
 	return (int64_t)size;
 }
 
-static int64_t host_seek(struct content *c, int64_t off, int whence)
-{
-	int64_t at = hostsrc_seek(c->host, c->rel, off, whence);
-
-	return at < 0 && at != -ENXIO ? -EIO : at;
-}
-
 int64_t content_seek(struct content *c, int64_t off, int whence)
 {
 	uint64_t size;
@@ -481,7 +468,7 @@ int64_t content_seek(struct content *c, int64_t off, int whence)
 	pthread_rwlock_rdlock(&c->lock);
 	size = atomic_load(&c->size);
 	if (c->pristine)
-		r = off < 0 ? -ENXIO : host_seek(c, off, whence);
+		r = off < 0 ? -ENXIO : content_host_seek(c, off, whence);
 	else if (off < 0 || (uint64_t)off >= size)
 		r = -ENXIO;
 	else if (whence == SEEK_DATA)

@@ -31,7 +31,8 @@ void content_env_set_view(struct content_env *e, struct store_view *view);
 size_t content_env_dirty(const struct content_env *e);
 
 /* From a record (content, size, origin). A file made new is content_open of a zeroed record. With an
- * origin, @host (lent, outlives) opens the host file when it is needed; NULL otherwise. */
+ * origin, @host (lent, outlives) opens the host file when it is needed; NULL without one, and when the
+ * source is gone: then what would come from it is -EIO. */
 int content_open(struct content_env *e, store_ino ino, const struct rec_inode *rec,
 		 struct hostsrc *host, struct content **ret) MUST_USE;
 /* Dirty blocks are dropped. Accepts NULL. */

@@ -326,7 +326,7 @@ static int fill_record(const struct content_snap *sn, struct rec_inode *rec)
 				   ? 0
 				   : units_of(sn->ent[i].blk->len) - units_of(sn->ent[i].len);
 	rec->blocks = sn->units > trimmed ? sn->units - trimmed : 0;
-	if (sn->c->host && rec->origin.root) {
+	if (sn->c->rel && rec->origin.root) {
 		rec->origin.valid = sn->valid;
 		rec->origin.dev = sn->host_id.dev;
 		rec->origin.ino = sn->host_id.ino;

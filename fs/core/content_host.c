@@ -8,6 +8,22 @@
  * with all else; larger ones are put there at once, so that memory stays bounded. */
 #define IN_MEMORY (UINT64_C(1) << 20)
 
+ssize_t content_host_pread(struct content *c, uint64_t off, void *buf, size_t n)
+{
+	ssize_t got = -EIO;
+
+	if (c->host)
+		got = hostsrc_pread(c->host, c->rel, c->pristine ? NULL : &c->host_id, off, buf, n);
+	return got < 0 && got != -ENOMEM ? -EIO : got;
+}
+
+int64_t content_host_seek(struct content *c, int64_t off, int whence)
+{
+	int64_t at = c->host ? hostsrc_seek(c->host, c->rel, off, whence) : -EIO;
+
+	return at < 0 && at != -ENXIO ? -EIO : at;
+}
+
 int content_freeze(struct content *c)
 {
 	struct hostsrc_id id;
@@ -17,7 +33,7 @@ int content_freeze(struct content *c)
 	if (!c->pristine)
 		return 0;
 	/* What is there now counts, not what was there when it was looked up. */
-	r = hostsrc_stat(c->host, c->rel, &st);
+	r = c->host ? hostsrc_stat(c->host, c->rel, &st) : -EIO;
 	if (r < 0 || !S_ISREG(st.st_mode))
 		return r == -ENOMEM ? r : -EIO;
 	hostsrc_id_of(&st, &id);
@@ -56,7 +72,7 @@ static int take_block(struct content *c, uint64_t idx, uint32_t len, struct blk 
 
 	if (r < 0)
 		return r;
-	got = hostsrc_pread(c->host, c->rel, &c->host_id, idx * BLOCK, b->data, len);
+	got = content_host_pread(c, idx * BLOCK, b->data, len);
 	if (got != (ssize_t)len)
 		return got == -ENOMEM ? -ENOMEM : -EIO;
 	b->len = (uint32_t)blk_trim(b->data, len);
@@ -143,11 +159,11 @@ static int complete_window(struct content *c, uint64_t *ret_bytes)
 
 	w.n = last + 1 - w.first;
 	*ret_bytes = valid - w.first * BLOCK;
-	data = hostsrc_seek(c->host, c->rel, (int64_t)(w.first * BLOCK), SEEK_DATA);
+	data = content_host_seek(c, (int64_t)(w.first * BLOCK), SEEK_DATA);
 	if (data == -ENXIO || (data >= 0 && (uint64_t)data >= valid)) {
 		uint8_t probe; /* all hole: still the file that it was? */
 
-		if (hostsrc_pread(c->host, c->rel, &c->host_id, 0, &probe, 1) < 0)
+		if (content_host_pread(c, 0, &probe, 1) < 0)
 			return -EIO;
 		w.n = 0;
 	}

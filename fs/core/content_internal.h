@@ -133,8 +133,8 @@ void cenv_scratch_put(struct content_env *e, uint8_t *p);
 struct content {
 	struct content_env *env;
 	store_ino ino;
-	struct hostsrc *host; /* NULL: no origin */
-	char *rel;            /* origin.rel */
+	struct hostsrc *host; /* NULL: no origin, or its source cannot be opened */
+	char *rel;            /* origin.rel; NULL: no origin */
 	atomic_uint refs;     /* the owner and a snapshot */
 
 	pthread_mutex_t change;
@@ -192,6 +192,10 @@ void content_account_locked(struct content *c);
 /* Under content.lock exclusive: something changed. */
 void content_touch_locked(struct content *c);
 
+/* hostsrc_pread and hostsrc_seek of the origin. -EIO when it is not there, or not what it was once the
+ * file has been changed here. */
+ssize_t content_host_pread(struct content *c, uint64_t off, void *buf, size_t n) MUST_USE;
+int64_t content_host_seek(struct content *c, int64_t off, int whence) MUST_USE;
 /* Before the first change of a host file's bytes: pin the identity that later reads must meet. Under
  * content.change alone. */
 int content_freeze(struct content *c) MUST_USE;

@@ -3,6 +3,10 @@
  *
  * Cost follows what the layers between the two and their common ancestor wrote, never the tree.
  * Works on the store alone: flush an open layer first.
+ * A removed (or reappeared) directory lists what the store knows below it; of a host directory that nobody
+ * had changed that is nothing: one entry stands for all of it.
+ * What was put in place of something else is compared by content: the same bytes and attributes again
+ * are no difference.
  */
 #pragma once
 
@@ -15,8 +19,8 @@ enum diff_kind {
 	DIFF_ADDED = 'A',
 	DIFF_MODIFIED = 'M', /* content, or mode, owner, xattrs, symlink target: see @what */
 	DIFF_DELETED = 'D',
-	DIFF_RENAMED = 'R',  /* same inode at another path (a directory: its subtree went along) */
-	DIFF_TYPE = 'T',     /* another file type at the same path */
+	DIFF_RENAMED = 'R', /* same inode at another path (a directory: its subtree went along) */
+	DIFF_TYPE = 'T',    /* another file type at the same path */
 };
 
 enum diff_what {
@@ -30,12 +34,12 @@ enum diff_what {
 struct diff_entry {
 	enum diff_kind kind;
 	unsigned what;
-	const char *path;     /* absolute in the tree, lent; of the newer side (older for deleted) */
+	const char *path; /* absolute in the tree, lent; of the newer side (older for deleted) */
 	const char *old_path; /* renames; NULL otherwise */
 	uint32_t mode;        /* of the newer side (older for deleted) */
 	uint64_t size;
 	store_ino ino;
-	bool host_before;     /* the older side is a host file: it has no record in the store */
+	bool host_before; /* the older side is a host file: it has no record in the store */
 };
 
 enum diff_flags {
@@ -46,7 +50,7 @@ struct diff_counts {
 	uint64_t added, modified, deleted, renamed;
 };
 
-/* Entries sorted by path bytes. @fn may stop with nonzero, which is returned. Host directories behind
+/* Entries sorted by path bytes; where something was moved onto a removed place, DIFF_DELETED first. @fn may stop with nonzero, which is returned. Host directories behind
  * the tree are consulted only for names that the layers touched. */
 int diff_layers(struct store *s, store_layer from, store_layer to, unsigned flags,
 		int (*fn)(void *arg, const struct diff_entry *e), void *arg) MUST_USE;

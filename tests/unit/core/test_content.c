@@ -385,6 +385,36 @@ static void test_host_large(struct env *v)
 	file_free(&x);
 }
 
+/* ---- what is gone is an error ---- */
+
+static void test_gone(struct env *v)
+{
+	struct rec_inode rec = {.mode = S_IFREG | 0644, .nlink = 1, .size = 10};
+	struct content *c;
+	char buf[16], root[] = "/nonexistent", rel[] = "f";
+
+	rec.content = REC_CHUNK;
+	rec.chunk_len = 10;
+	memset(&rec.chunk, 0x5a, sizeof rec.chunk);
+	if (content_open(v->e, 1000, &rec, NULL, &c) < 0)
+		tap_fatal("content_open");
+	eq_int(content_read(c, 0, buf, 10), -EIO, "a chunk that is not there");
+	eq_int(content_write(c, 5, "x", 1), -EIO, "cannot be written into");
+	eq_int(content_write(c, 0, "0123456789", 10), 10, "but over");
+	eq_int(content_read(c, 0, buf, 10), 10, "and read again");
+	content_close(c);
+	rec.content = REC_EMPTY;
+	rec.origin = (struct rec_origin){.root = root, .rel = rel, .valid = 10, .size = 10};
+	if (content_open(v->e, 1001, &rec, NULL, &c) < 0)
+		tap_fatal("content_open");
+	eq_int(content_read(c, 0, buf, 10), -EIO, "a host file whose source is gone");
+	eq_int(content_write(c, 0, "x", 1), -EIO, "cannot be written to");
+	eq_int(content_complete(c), -EIO, "nor completed");
+	eq_int(content_truncate(c, 0), 0, "but emptied");
+	eq_int(content_write(c, 0, "x", 1), 1, "and then used");
+	content_close(c);
+}
+
 /* ---- flushing ---- */
 
 static void test_snapshots(struct env *v)
@@ -431,6 +461,7 @@ int main(void)
 	test_host(&v);
 	test_host_changed(&v);
 	test_host_large(&v);
+	test_gone(&v);
 	test_snapshots(&v);
 	eq_int(content_env_dirty(v.e), 0, "nothing stays in the account");
 	content_env_free(v.e);
