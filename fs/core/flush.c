@@ -10,8 +10,9 @@
 struct flush_node {
 	struct node *n; /* pinned */
 	struct rec_inode rec;
-	struct content_snap *cs; /* NULL: the content did not change */
-	struct bigx *bigx;       /* copies */
+	struct content_ref *c; /* NULL: the content did not change */
+	struct content_snap *cs;
+	struct bigx *bigx; /* copies */
 	struct place *places;
 };
 
@@ -29,7 +30,7 @@ struct flush {
 	size_t ndead;
 };
 
-/* ---- the snapshot: o->freeze exclusive, o->lock shared ---- */
+/* ---- the snapshot: o->freeze and o->lock exclusive ---- */
 
 static int copy_bigx(const struct node *n, struct flush_node *fn)
 {
@@ -88,12 +89,28 @@ static int take_node(struct flush *f, struct node *n, bool orphans)
 	if (r == 0)
 		r = copy_places(n, fn);
 	if (r == 0 && n->content && content_is_dirty(n->content->c) &&
-	    (n->rec.nlink > 0 || orphans))
-		r = content_snap_take(n->content->c, &fn->cs);
-	if (r == 0 && fn->cs)
-		f->snaps[f->nsnaps++] = fn->cs;
+	    (n->rec.nlink > 0 || orphans)) {
+		fn->c = n->content;
+		atomic_fetch_add(&fn->c->refs, 1);
+	}
 	pthread_mutex_unlock(&n->lock);
 	return r;
+}
+
+/* o->freeze alone: nobody can write, and a reader that holds a content while it waits for the disk
+ * must not hold up lookups. */
+static int take_contents(struct flush *f)
+{
+	for (size_t i = 0; i < f->nnodes; i++) {
+		struct flush_node *fn = &f->nodes[i];
+		int r = fn->c ? content_snap_take(fn->c->c, &fn->cs) : 0;
+
+		if (r < 0)
+			return r;
+		if (fn->cs)
+			f->snaps[f->nsnaps++] = fn->cs;
+	}
+	return 0;
 }
 
 static int take_names(struct flush *f)
@@ -322,6 +339,7 @@ static void flush_free(struct flush *f)
 	for (size_t i = 0; i < f->nnodes; i++) {
 		rec_inode_release(&f->nodes[i].rec);
 		bigx_free(f->nodes[i].bigx);
+		content_unref(f->nodes[i].c);
 		for (struct place *p = f->nodes[i].places, *next; p; p = next) {
 			next = p->next;
 			free(p);
@@ -345,6 +363,8 @@ int flush_now(struct ovl *o, bool frozen)
 	lock_excl(o);
 	r = snapshot(&f);
 	unlock(o);
+	if (r == 0)
+		r = take_contents(&f);
 	if (!frozen)
 		pthread_rwlock_unlock(&o->freeze);
 	if (r == 0 && (f.nnodes || f.nnames || f.ndead))

@@ -109,14 +109,12 @@ void ovl_forget(struct ovl *o, store_ino ino, uint64_t n)
 	unlock(o);
 	if (!last)
 		return;
-	/* The end of an inode without links is a change like others. */
-	pthread_rwlock_rdlock(&o->freeze);
+	/* Without o->freeze, although the end of an inode is a change: a snapshot is taken under EX. */
 	lock_excl(o);
 	node = node_find(o, ino);
 	if (node)
 		node_reap(o, node);
 	unlock(o);
-	pthread_rwlock_unlock(&o->freeze);
 }
 
 int ovl_readlink(struct ovl *o, store_ino ino, char ret_target[static 4096])
