@@ -101,6 +101,18 @@ int ctl_env_remove(const char *data_dir, const char *env, bool force, struct dia
 
 /* ---- commits as read-only mounts on the host ---- */
 
+#define FUSE_MAGIC 0x65735546
+
+static bool is_fuse(const char *dir)
+{
+	struct statfs sf;
+
+	/* ENOTCONN: its server died; still a mount of ours to take away. */
+	if (statfs(dir, &sf) < 0)
+		return errno == ENOTCONN;
+	return sf.f_type == FUSE_MAGIC;
+}
+
 int ctl_mount(const char *data_dir, const char *env, const char *rev, const char *dir,
 	      struct diag *diag)
 {
@@ -116,7 +128,15 @@ int ctl_mount(const char *data_dir, const char *env, const char *rev, const char
 	real = realpath(dir, NULL);
 	if (!real)
 		return diag_set(diag, ret_nerrno(), "cannot mount at %s: %s", dir, err_text(errno));
+	r = ctl_place_mount(real, diag, &place);
+	if (r < 0)
+		return r;
+	/* One that failed just now may still be ending. */
+	if (ctl_place_wait_gone(place, is_fuse(real) ? 0 : 5000) < 0)
+		return diag_set(diag, -EBUSY, "a commit is mounted at %s already", dir);
+	(void)ctl_place_heal(place);
 	ctl_argv_add(&a, "mount");
+	ctl_argv_opt(&a, "--run-dir", place);
 	ctl_argv_opt(&a, "--data-dir", data);
 	ctl_argv_opt(&a, "--env", env ? env : "default");
 	ctl_argv_opt(&a, "--rev", rev);
@@ -125,18 +145,6 @@ int ctl_mount(const char *data_dir, const char *env, const char *rev, const char
 	if (r == 0)
 		ctl_rep_release(&rep);
 	return r;
-}
-
-#define FUSE_MAGIC 0x65735546
-
-static bool is_fuse(const char *dir)
-{
-	struct statfs sf;
-
-	/* ENOTCONN: its server died; still a mount of ours to take away. */
-	if (statfs(dir, &sf) < 0)
-		return errno == ENOTCONN;
-	return sf.f_type == FUSE_MAGIC;
 }
 
 static int fusermount(const char *dir)
@@ -163,6 +171,7 @@ int ctl_umount(const char *dir, struct diag *diag)
 {
 	cleanup_free char *real = realpath(dir, NULL);
 	const char *path = real ? real : dir;
+	cleanup_free char *place = NULL;
 	int r;
 
 	if (!is_fuse(path))
@@ -176,5 +185,8 @@ int ctl_umount(const char *dir, struct diag *diag)
 				r == -EBUSY ? "cannot unmount %s: %s; close what is open there"
 					    : "cannot unmount %s: %s",
 				dir, err_text(r));
+	/* Its server ends by itself; a mount at the same place right afterwards must not meet it. */
+	if (ctl_place_mount(path, NULL, &place) == 0)
+		(void)!ctl_place_wait_gone(place, 5000);
 	return 0;
 }

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -219,21 +221,33 @@ static void unmount_helper(const char *dir)
 			NULL};
 	pid_t pid;
 
+	/* Root mounts without the helper, which then does not know the mount. */
+	if (geteuid() == 0) {
+		(void)umount2(dir, MNT_DETACH | UMOUNT_NOFOLLOW);
+		return;
+	}
 	if (posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ) == 0)
 		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 			;
 }
 
-/* A mount visible on the host whose server died answers ENOTCONN until it is unmounted. */
+/* A mount whose server died answers ENOTCONN until it is unmounted. Attributes of its root may still be
+ * cached (stat), those of the file system never are. */
+static bool is_dead_mount(const char *dir)
+{
+	struct statfs sf;
+
+	return statfs(dir, &sf) < 0 && errno == ENOTCONN;
+}
+
 static bool heal_mount(const char *place)
 {
 	cleanup_buf struct buf dir = {0};
 	cleanup_free char *file = NULL;
-	struct stat st;
 
 	if (fmt(&file, "%s/hostmount", place) < 0 || io_read_file(AT_FDCWD, file, 4096, &dir) < 0)
 		return false;
-	if (dir.len && stat((char *)dir.data, &st) < 0 && errno == ENOTCONN)
+	if (dir.len && is_dead_mount((char *)dir.data))
 		unmount_helper((char *)dir.data);
 	(void)unlink(file);
 	return true;
@@ -252,11 +266,10 @@ static bool heal_own_mounts(const char *place)
 	d = opendir(mnt);
 	while (d && (e = readdir(d))) {
 		cleanup_free char *path = NULL;
-		struct stat st;
 
 		if (e->d_name[0] == '.' || fmt(&path, "%s/%s", mnt, e->d_name) < 0)
 			continue;
-		if (stat(path, &st) < 0 && errno == ENOTCONN) {
+		if (is_dead_mount(path)) {
 			unmount_helper(path);
 			found = true;
 		}

@@ -110,7 +110,9 @@ int daemon_mount(const struct daemon_opts *o)
 	if (r == 0)
 		ended = wait_end(&m, signal_fd);
 	unshow(&m, o->dir, ended);
-	(void)!daemon_note_mount(o->run_dir, NULL);
+	/* Only what is ours: without the lock the note is another one's. */
+	if (alive >= 0)
+		(void)!daemon_note_mount(o->run_dir, NULL);
 	return r;
 }
 

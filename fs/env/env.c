@@ -31,7 +31,7 @@ static int lock_env(const struct env_opts *o, struct diag *diag, int *ret_fd)
 	if (fd < 0)
 		return diag_set(diag, ret_nerrno(), "cannot open %s: %s", path, err_text(errno));
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		(void)io_read_file(AT_FDCWD, path, 8192, &who);
+		(void)!io_read_file(AT_FDCWD, path, 8192, &who);
 		return diag_set(diag, errno == EWOULDBLOCK ? -EBUSY : ret_nerrno(),
 				"another rattan-fs serves environment \"%s\" (%s); only one can",
 				o->name, who.len ? (const char *)who.data : "unknown process");
@@ -98,7 +98,7 @@ static struct env *env_alloc(const struct env_opts *o)
 	e->mount_root = o->mount_root ? strdup(o->mount_root) : NULL;
 	e->host_dir = o->host_dir ? strdup(o->host_dir) : NULL;
 	if ((o->mount_root && !e->mount_root) || (o->host_dir && !e->host_dir)) {
-		(void)env_close(e);
+		(void)!env_close(e);
 		return NULL;
 	}
 	return e;
@@ -119,7 +119,7 @@ int env_open(const struct env_opts *o, struct diag *diag, struct env **ret)
 	if (r == 0)
 		r = env_up_locked(e, diag);
 	if (r < 0) {
-		(void)env_close(e);
+		(void)!env_close(e);
 		return diag_set(diag, r, "cannot serve environment \"%s\": %s", o->name,
 				err_text(r));
 	}

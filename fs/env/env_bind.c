@@ -116,7 +116,7 @@ static int bind_locked(struct env *e, struct env_bound *b, struct diag *diag)
 				err_text(r));
 	if (append(e, b) < 0) {
 		if (r == 0)
-			(void)keeper_unbind(&e->link, e->cur.dir, b->mount, NULL);
+			(void)!keeper_unbind(&e->link, e->cur.dir, b->mount, NULL);
 		return -ENOMEM;
 	}
 	b->host = b->mount = NULL; /* the list's now */

@@ -48,7 +48,7 @@ static int serve(struct env *e, struct env_mount *m, struct diag *diag)
 			r = ret_nerrno();
 	}
 	if (r < 0) {
-		(void)keeper_umount(&e->link, m->dir, !e->host_dir);
+		(void)!keeper_umount(&e->link, m->dir, !e->host_dir);
 		return diag_set(diag, r, "cannot serve the mount: %s", err_text(r));
 	}
 	return 0;
@@ -71,7 +71,7 @@ static int mount_up(struct env *e, struct diag *diag)
 	r = serve(e, &m, diag);
 	if (r < 0) {
 		session_stop(m.se);
-		(void)ovl_close(m.ovl);
+		(void)!ovl_close(m.ovl);
 		return r;
 	}
 	m.up = true;
@@ -133,7 +133,7 @@ static int make_points(struct env *e, struct diag *diag)
 				 err_text(r));
 	}
 	if (r < 0) {
-		(void)ovl_close(o);
+		(void)!ovl_close(o);
 		return r;
 	}
 	return ovl_close(o);
@@ -176,7 +176,7 @@ int env_up_locked(struct env *e, struct diag *diag)
 		diag_set(diag, r, "cannot bind %s: %s", e->nbinds ? e->binds[failed].mount : "",
 			 err_text(r));
 		env_down_locked(e);
-		(void)env_drop_ovl_locked(e);
+		(void)!env_drop_ovl_locked(e);
 	}
 	return r;
 }
@@ -225,6 +225,6 @@ int env_ensure_locked(struct env *e, struct diag *diag)
 {
 	if (e->cur.up)
 		return 0;
-	(void)env_drop_ovl_locked(e);
+	(void)!env_drop_ovl_locked(e);
 	return env_up_locked(e, diag);
 }

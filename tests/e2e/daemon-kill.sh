@@ -1,7 +1,7 @@
 #!/bin/bash
 # kill -9 of the daemon, twenty times, while files are written and synced: all that fsync acknowledged
 # is there afterwards (S2), the mount can be taken away and the next daemon starts at once.
-# timeout: 240
+# timeout: 600
 . "$RATTAN_SRC/tests/e2e/lib.sh"
 
 fs=
@@ -94,6 +94,7 @@ for round in $(seq 20); do
 	count=$((count + 100000))
 done
 start
+echo "$(wc -l < acked) acknowledged"
 python3 check.py mnt/workspace/d acked || fail "something acknowledged is not there"
 kill -TERM "$pid"
 wait "$pid" || fail "an orderly end failed: $(tail -n 3 log)"

@@ -322,6 +322,115 @@ static void binds(const struct place *p)
 	ctl_close(c);
 }
 
+static int slurp(const char *dir, const char *name, char ret[static 64])
+{
+	cleanup_fd int d = open(dir, O_PATH | O_CLOEXEC);
+	cleanup_fd int fd = openat(d, name, O_RDONLY | O_CLOEXEC);
+	int r = fd < 0 ? -errno : 0;
+	ssize_t n = fd < 0 ? 0 : io_read_full(fd, ret, 63);
+
+	ret[n > 0 ? n : 0] = 0;
+	return r;
+}
+
+static void overlays(const struct place *p)
+{
+	struct ctl_overlay ov = {p->host, "/workspace"}, wrong = {p->top, "/workspace"};
+	struct ctl_env_opts o = {
+		.data_dir = p->data, .env = "ov", .create = true, .overlays = &ov, .noverlays = 1};
+	struct ctl_env_opts fork = {
+		.data_dir = p->data, .env = "fork", .create = true, .base = "ov:head"};
+	struct ctl *c = NULL, *x = NULL;
+	struct ctl_commit cm = {0};
+	struct ctl_status st;
+	struct diag d = {0};
+	char text[64], want[128];
+
+	eq_int(ctl_open(&o, &d, &c), 0, "an environment over a host directory: %s", d.text);
+	(void)get_file(c, "workspace/f", text);
+	eq_str(text, "host", "shows what is in it");
+	eq_int(put_file(c, "workspace/f", "changed"), 0, "write");
+	(void)slurp(p->host, "f", text);
+	eq_str(text, "host", "and leaves it alone");
+	eq_int(ctl_commit(c, "over", NULL, NULL, &d, &cm), 0, "commit: %s", d.text);
+	ctl_commit_release(&cm);
+	eq_int(ctl_status(c, &d, &st), 0, "status: %s", d.text);
+	(void)snprintf(want, sizeof(want), "%s=/workspace", p->host);
+	ok(st.overlays[0] && !strcmp(st.overlays[0], want) && !st.overlays[1], "tells the overlay");
+	ok(!st.dirty, "clean");
+	ctl_status_release(&st);
+	o.overlays = &wrong;
+	eq_int(ctl_open(&o, &d, &x), -EEXIST, "another one is refused: %s", d.text);
+	eq_int(ctl_open(&fork, &d, &x), 0, "a fork of its head");
+	(void)get_file(x, "workspace/f", text);
+	eq_str(text, "changed", "shows the same");
+	eq_int(ctl_shutdown(x, false, NULL), 0, "end");
+	ctl_close(x);
+	eq_int(ctl_shutdown(c, false, NULL), 0, "end");
+	ctl_close(c);
+	eq_int(ctl_env_remove(p->data, "fork", false, NULL), 0, "remove");
+}
+
+static int nothing(void *arg, const struct ctl_env_info *e)
+{
+	(void)arg;
+	(void)e;
+	return 0;
+}
+
+/* The one process of ours that has @dir among its arguments. */
+static pid_t server_of(const char *dir)
+{
+	cleanup_dir DIR *d = opendir("/proc");
+	const struct dirent *e;
+
+	while (d && (e = readdir(d))) {
+		cleanup_buf struct buf b = {0};
+		char path[300];
+
+		(void)snprintf(path, sizeof(path), "%s/cmdline", e->d_name);
+		if (strspn(e->d_name, "0123456789") != strlen(e->d_name) ||
+		    io_read_file(dirfd(d), path, 65536, &b) < 0 || b.len == 0)
+			continue;
+		if (strstr((char *)b.data, "rattan-fs") &&
+		    memmem(b.data, b.len, dir, strlen(dir) + 1))
+			return (pid_t)strtol(e->d_name, NULL, 10);
+	}
+	return -1;
+}
+
+static void host_mounts(const struct place *p)
+{
+	char dir[96], text[64];
+	struct diag d = {0};
+	pid_t pid;
+
+	(void)snprintf(dir, sizeof(dir), "%s/look", p->top);
+	(void)mkdir(dir, 0755);
+	eq_int(ctl_mount(p->data, "ov", "nope", dir, NULL), -ENOENT, "no such revision");
+	eq_int(ctl_mount(p->data, "ov", "head", dir, &d), 0, "a commit on the host: %s", d.text);
+	eq_int(slurp(dir, "workspace/f", text), 0, "a file of it");
+	eq_str(text, "changed", "as committed");
+	(void)snprintf(text, sizeof(text), "%s/workspace/n", dir);
+	ok(mkdir(text, 0755) < 0 && errno == EROFS, "read-only");
+	eq_int(ctl_mount(p->data, "ov", "base", dir, NULL) < 0, 1, "not twice at one place");
+	eq_int(ctl_umount(dir, &d), 0, "unmount: %s", d.text);
+	eq_int(slurp(dir, "workspace/f", text), -ENOENT, "gone");
+	for (int i = 0; i < 500 && server_of(dir) > 0; i++)
+		(void)usleep(10000);
+	ok(server_of(dir) < 0, "and so is its server");
+	eq_int(ctl_umount(dir, &d), -EINVAL, "once");
+	eq_int(ctl_mount(p->data, "ov", "head", dir, NULL), 0, "again");
+	pid = server_of(dir);
+	ok(pid > 0 && kill(pid, SIGKILL) == 0, "its server is killed");
+	for (int i = 0; i < 500 && kill(pid, 0) == 0; i++)
+		(void)usleep(10000);
+	eq_int(ctl_env_list(p->data, NULL, nothing, NULL), 0, "a list heals");
+	eq_int(slurp(dir, "workspace/f", text), -ENOENT, "the dead mount");
+	eq_int(ctl_env_remove(p->data, "ov", false, NULL), 0, "remove");
+	(void)rmdir(dir);
+}
+
 /* A connection that sends @n bytes and waits; true when the daemon hung up. */
 static bool hostile(const struct place *p, const void *bytes, size_t n, bool wait)
 {
@@ -505,6 +614,8 @@ int main(void)
 	looking(&p);
 	leases(&p);
 	binds(&p);
+	overlays(&p);
+	host_mounts(&p);
 	hostile_clients(&p);
 	life(&p);
 	(void)nftw(p.top, remove_one, 16, FTW_DEPTH | FTW_PHYS);
