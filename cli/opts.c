@@ -43,7 +43,7 @@ static unsigned distance(const char *a, const char *b)
 const char *cli_nearest(const char *given, const char *const *names)
 {
 	const char *best = NULL;
-	unsigned least = strlen(given) < 4 ? 2 : 4;
+	unsigned least = strlen(given) < 6 ? 2 : (unsigned)strlen(given) / 3 + 1;
 
 	for (; *names; names++) {
 		unsigned d = distance(given, *names);

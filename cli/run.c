@@ -233,6 +233,9 @@ static int wait_for(struct run *run, const sigset_t *set, struct run_result *res
 
 static int code_of(const struct args *a, const struct run_result *res, int sig)
 {
+	if (res->state == RUN_NOT_STARTED && a->cwd && !strcmp(res->step, "cwd"))
+		return cli_fail(CLI_NO_SANDBOX, "the sandbox could not start: --cwd %s: %s", a->cwd,
+				res->error);
 	if (res->state == RUN_NOT_STARTED)
 		return cli_fail(CLI_NO_SANDBOX, "the sandbox could not start: %s: %s", res->step,
 				res->error);
@@ -326,13 +329,12 @@ static uint64_t token_of(struct ctl *ctl)
 	return token;
 }
 
-static void drop(struct client *c, struct ctl *ctl)
+static void drop(struct ctl *ctl)
 {
 	struct diag diag = {0};
 	struct ctl_moved moved;
 	int r = ctl_reset(ctl, false, &diag, &moved);
 
-	(void)c;
 	if (r < 0 && r != -ENODATA)
 		(void)cli_fail_errno(r, &diag, "the changes could not be dropped");
 }
@@ -359,7 +361,7 @@ static int with_client(const struct args *a, const struct plan *p, struct client
 	if (r < 0) /* the command's own result stands */
 		return code;
 	if (a->rm)
-		drop(c, ctl);
+		drop(ctl);
 	else
 		tell(ctl, client_env(c), token);
 	client_ctl_put(c, ctl, false);
