@@ -256,7 +256,8 @@ int fsio_at_read(const struct fs_where *w, int *ret_fd, struct stat *ret_st)
 }
 
 /* A temporary file beside @w; its name begins with a dot and says whose it is. */
-static int make_temp(const struct fs_where *w, char name[static NAME_MAX + 1], int *ret_fd)
+static int make_temp(const struct fs_where *w, mode_t mode, char name[static NAME_MAX + 1],
+		     int *ret_fd)
 {
 	for (int i = 0; i < 100; i++) {
 		uint32_t rnd;
@@ -265,7 +266,7 @@ static int make_temp(const struct fs_where *w, char name[static NAME_MAX + 1], i
 			return ret_nerrno();
 		(void)snprintf(name, NAME_MAX + 1, ".%.200s.rattan-%08x", w->name, rnd);
 		int fd = openat(w->dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-				0600);
+				mode & 0777);
 
 		if (fd >= 0) {
 			*ret_fd = fd;
@@ -283,6 +284,11 @@ static int fill_temp(int fd, const void *p, size_t n, mode_t mode, struct fs_wri
 
 	if (r < 0)
 		return r;
+	if (fstat(fd, &ret->st) < 0)
+		return ret_nerrno();
+	/* it was made with this mode: only a umask or special bits need another message */
+	if ((ret->st.st_mode & 07777) == mode)
+		return 0;
 	if (fchmod(fd, mode) < 0 || fstat(fd, &ret->st) < 0)
 		return ret_nerrno();
 	return 0;
@@ -307,7 +313,7 @@ int fsio_create(const struct fs_where *w, const void *p, size_t n, mode_t mode,
 {
 	char temp[NAME_MAX + 1];
 	cleanup_fd int fd = -1;
-	int r = make_temp(w, temp, &fd);
+	int r = make_temp(w, mode, temp, &fd);
 
 	if (r < 0)
 		return r;
@@ -406,16 +412,17 @@ static int replace_by_rename(const struct fs_where *w, int old_fd, const struct 
 			     const void *p, size_t n, int mode, struct fs_written *ret)
 {
 	char temp[NAME_MAX + 1];
+	mode_t want = mode >= 0 ? (mode_t)mode : st->st_mode & 07777;
 	cleanup_fd int fd = -1, read_fd = -1;
 	int r = reopen(old_fd, O_RDONLY, &read_fd);
 
 	if (r >= 0)
-		r = make_temp(w, temp, &fd);
+		r = make_temp(w, want, temp, &fd);
 	if (r < 0)
 		return r == -EACCES || r == -EROFS ? -EPERM : r;
 	r = make_twin(read_fd, fd, st);
 	if (r >= 0)
-		r = fill_temp(fd, p, n, mode >= 0 ? (mode_t)mode : st->st_mode & 07777, ret);
+		r = fill_temp(fd, p, n, want, ret);
 	if (r >= 0 && renameat(w->dir_fd, temp, w->dir_fd, w->name) < 0)
 		r = errno == EBUSY || errno == EXDEV ? -EPERM : ret_nerrno();
 	if (r < 0)
