@@ -23,6 +23,7 @@
 
 struct place {
 	char top[64], data[80], host[80];
+	bool ns; /* the daemon can have namespaces of its own; else its mounts are on the host */
 };
 
 static struct ctl *open_env(const struct place *p, const char *const *writable)
@@ -84,7 +85,7 @@ static void first_use(const struct place *p)
 	eq_int(ctl_attach(c, &d, &a), 0, "attach: %s", d.text);
 	printf("# first open and attach: %lld ms\n", io_now_ms() - t);
 	ok(fstat(a.root_fd, &s1) == 0 && S_ISDIR(s1.st_mode), "the root is a directory");
-	ok(a.userns_fd >= 0 && a.mntns_fd >= 0, "namespaces come along");
+	ok((a.userns_fd >= 0) == p->ns && (a.mntns_fd >= 0) == p->ns, "namespaces come along");
 	eq_str(a.writable, "/workspace\n/tmp\n/var/tmp\n/home/user", "the agent's places");
 	eq_int(put_file(c, "workspace/a", "hello"), 0, "a file is written");
 	eq_int(get_file(c, "workspace/a", text), 0, "and read");
@@ -263,10 +264,6 @@ static void binds(const struct place *p)
 	char text[64], path[128];
 	int fd, r;
 
-	(void)snprintf(path, sizeof(path), "%s/f", p->host);
-	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-	ok(fd >= 0 && write(fd, "host", 4) == 4, "a host file");
-	(void)close(fd);
 	fd = open(p->host, O_PATH | O_CLOEXEC);
 	eq_int(ctl_bind(c, fd, p->host, "/workspace/h", true, &d), 0, "bind: %s", d.text);
 	(void)get_file(c, "workspace/h/f", text);
@@ -584,36 +581,49 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 	return 0;
 }
 
-static bool usable(void)
+/* 0, or why there can be no namespace: under TSan every process has a second thread (EINVAL). */
+static int try_ns(void)
 {
-	cleanup_fd int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 	pid_t pid = fork();
 	int status = 1;
 
 	if (pid == 0)
-		_exit(unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0);
-	return fd >= 0 && waitpid(pid, &status, 0) == pid && status == 0;
+		_exit(unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0 ? errno : 0);
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+		return -ECHILD;
+	return -WEXITSTATUS(status);
 }
 
 int main(void)
 {
 	struct place p = {.top = "/tmp/rattan-test-XXXXXX"};
 
-	if (!usable()) {
+	cleanup_fd int dev = open("/dev/fuse", O_RDWR | O_CLOEXEC), fd = -1;
+	char file[96];
+	int ns = try_ns();
+
+	if (dev < 0 || (ns < 0 && ns != -EINVAL)) {
 		printf("1..0 # SKIP no /dev/fuse or no user namespaces\n");
 		return 0;
 	}
+	p.ns = ns == 0;
 	if (!mkdtemp(p.top))
 		tap_fatal("no directory");
 	(void)snprintf(p.data, sizeof(p.data), "%s/data", p.top);
 	(void)snprintf(p.host, sizeof(p.host), "%s/host", p.top);
 	(void)mkdir(p.host, 0755);
+	(void)snprintf(file, sizeof(file), "%s/f", p.host);
+	fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	if (fd < 0 || io_write_full(fd, "host", 4) < 0)
+		tap_fatal("no host file");
+	(void)close(steal_fd(&fd));
 	(void)setenv("XDG_RUNTIME_DIR", p.top, 1);
 	first_use(&p);
 	history(&p);
 	looking(&p);
 	leases(&p);
-	binds(&p);
+	if (p.ns)
+		binds(&p);
 	overlays(&p);
 	host_mounts(&p);
 	hostile_clients(&p);
