@@ -58,7 +58,7 @@ static int recv_answer(struct ctl *c, struct diag *diag, struct ctl_rep_doc *ret
 		return diag_set(
 			diag, r,
 			"the running rattan-fs speaks control protocol %llu and this program "
-			"%d: end it with the version that started it (rattan down), then try again",
+			"%d: end it with the version that started it, then try again",
 			(unsigned long long)version, CTL_PROTO);
 	if (r < 0 || ret->rep.id != c->last_id) {
 		if (r == 0)

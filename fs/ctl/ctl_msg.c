@@ -538,25 +538,15 @@ int ctl_rep_encode(const struct ctl_rep *rp, const struct buf *items, uint32_t n
 {
 	int r = put_head(out, 6, rp->id);
 
-	if (r == 0)
-		r = mp_put_cstr(out, "err");
-	if (r == 0)
-		r = mp_put_uint(out, (uint64_t)-rp->err);
-	if (r == 0)
-		r = mp_put_cstr(out, "text");
-	if (r == 0)
-		r = mp_put_cstr(out, rp->text);
-	if (r == 0)
-		r = mp_put_cstr(out, "more");
-	if (r == 0)
-		r = mp_put_bool(out, rp->more);
-	if (r == 0)
-		r = mp_put_cstr(out, "items");
-	if (r == 0)
-		r = mp_put_array(out, n);
-	if (r == 0 && n)
-		r = buf_put(out, items->data, items->len);
-	return r;
+	r = r ? r : mp_put_cstr(out, "err");
+	r = r ? r : mp_put_uint(out, (uint64_t)-rp->err);
+	r = r ? r : mp_put_cstr(out, "text");
+	r = r ? r : mp_put_cstr(out, rp->text);
+	r = r ? r : mp_put_cstr(out, "more");
+	r = r ? r : mp_put_bool(out, rp->more);
+	r = r ? r : mp_put_cstr(out, "items");
+	r = r ? r : mp_put_array(out, n);
+	return r || !n ? r : buf_put(out, items->data, items->len);
 }
 
 static int rep_fill(const msgpack_object *o, struct ctl_rep_doc *ret)

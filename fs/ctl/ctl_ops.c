@@ -239,7 +239,7 @@ static int decode(const struct buf *msg, struct call *c)
 		return diag_set(
 			&c->diag, r,
 			"this rattan-fs speaks control protocol %d and the client %llu: end it with the "
-			"version that started it (rattan down), then try again",
+			"version that started it, then try again",
 			CTL_PROTO, (unsigned long long)version);
 	return r < 0 ? diag_set(&c->diag, r, "the request makes no sense") : 0;
 }

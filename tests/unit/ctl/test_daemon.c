@@ -398,7 +398,7 @@ static pid_t server_of(const char *dir)
 
 static void host_mounts(const struct place *p)
 {
-	char dir[96], text[64];
+	char dir[96], text[64], new_dir[128];
 	struct diag d = {0};
 	pid_t pid;
 
@@ -408,8 +408,8 @@ static void host_mounts(const struct place *p)
 	eq_int(ctl_mount(p->data, "ov", "head", dir, &d), 0, "a commit on the host: %s", d.text);
 	eq_int(slurp(dir, "workspace/f", text), 0, "a file of it");
 	eq_str(text, "changed", "as committed");
-	(void)snprintf(text, sizeof(text), "%s/workspace/n", dir);
-	ok(mkdir(text, 0755) < 0 && errno == EROFS, "read-only");
+	(void)snprintf(new_dir, sizeof(new_dir), "%s/workspace/n", dir);
+	ok(mkdir(new_dir, 0755) < 0 && errno == EROFS, "read-only");
 	eq_int(ctl_mount(p->data, "ov", "base", dir, NULL) < 0, 1, "not twice at one place");
 	eq_int(ctl_umount(dir, &d), 0, "unmount: %s", d.text);
 	eq_int(slurp(dir, "workspace/f", text), -ENOENT, "gone");
