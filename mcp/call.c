@@ -447,6 +447,9 @@ struct client *tool_client(struct tool_call *call, const cJSON *args, struct too
 				 "there is no environment '%s'%s%s; leave the argument out to use "
 				 "the server's own",
 				 name, diag.text[0] ? ": " : "", diag.text);
+	else if (r == -EBUSY || r == -EEXIST)
+		(void)tool_error(out, "the environment is not usable as this server was set up: %s",
+				 diag.text[0] ? diag.text : err_text(r));
 	else
 		(void)tool_error(out,
 				 "the sandbox could not be started: %s (%s); 'rattan --probe' on "

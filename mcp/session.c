@@ -4,9 +4,13 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "mcp/jobs.h"
+
+#define RESET_TRIES    10
+#define RESET_PAUSE_US 40000
 
 struct env_slot {
 	char name[65];
@@ -195,6 +199,12 @@ static void discard(struct client *c)
 	r = client_ctl_get(c, &diag, &ctl);
 	if (!r) {
 		r = ctl_reset(ctl, false, &diag, &moved);
+		/* A command that was just killed may not have given up its lease yet. */
+		for (int i = 0; r == -EBUSY && i < RESET_TRIES; i++) {
+			(void)usleep(RESET_PAUSE_US);
+			diag = (struct diag){0};
+			r = ctl_reset(ctl, false, &diag, &moved);
+		}
 		client_ctl_put(c, ctl, r == -EPIPE);
 	}
 	/* -EBUSY: another session runs commands in it; what it does is not ours to drop. */

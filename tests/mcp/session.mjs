@@ -113,6 +113,7 @@ async function session(mode, env) {
   await jobs(s);
   await waiting(s);
   await s.call('rattan_write_file', { path: '/workspace/uncommitted', content: 'x\n' });
+  await s.call('shell_job_start', { command: 'sleep 100; echo late > /workspace/late' });
   const took = await s.close();
   assert.ok(took < 1500, `closing took ${took} ms`);
   assert.deepEqual(s.complaints, []);
