@@ -100,13 +100,13 @@ if BUILD:
     for a in sorted(BUILD.glob("*/lib*.a")) + sorted(BUILD.glob("*/*/lib*.a")):
         if "tests" in a.parts:
             continue
-        r = subprocess.run(["nm", str(a)], capture_output=True, text=True)
+        r = subprocess.run(["objdump", "-t", str(a)], capture_output=True, text=True)
         for line in r.stdout.splitlines():
-            f = line.split()
-            if len(f) == 3 and f[1] in "bBdDC" and not f[2].startswith(("__", ".")):
-                name = f[2].split(".")[0]
-                if name not in ALLOWED:
-                    bad.append(f"{a.name}: {f[2]} ({f[1]})")
+            # value, flags, section, size, name; .data.rel.ro is constant after relocation
+            m = re.match(r"^[0-9a-f]+ .{7} (\.(?:data|bss)\S*|\*COM\*)\s+[0-9a-f]+\s+(?:\.hidden )?(\S+)$", line)
+            if m and not m[1].startswith(".data.rel.ro") and not m[2].startswith((".", "__")):
+                if m[2].split(".")[0] not in ALLOWED:
+                    bad.append(f"{a.name}: {m[2]} in {m[1]}")
 check(bad, "no mutable globals")
 
 bad = []

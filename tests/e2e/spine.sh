@@ -70,7 +70,7 @@ must rt run -e all -- ls /
 says '^default' 0 rt env list
 must rt env rm all
 rt env list | grep -q '^all' && fail "a removed environment is listed"
-says 'unknown|no such' 3 rt rollback ffffffff
+says 'ffffffff.* is no commit' 3 rt rollback ffffffff
 says 'unknown|did you mean' 2 rt comit
 says 'unknown|did you mean' 2 rt run --overlaycwd -- true
 exit 0

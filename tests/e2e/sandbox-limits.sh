@@ -1,0 +1,23 @@
+#!/bin/bash
+# Greedy commands leave the host and the next command alive.
+# timeout: 300
+. "$RATTAN_SRC/tests/e2e/lib.sh"
+
+# A fork bomb; root's processes are not counted by the kernel without a cgroup.
+if [ "$(id -u)" != 0 ]; then
+	timeout 60 "$RATTAN" run -- bash -c 'i=0; while [ $i -lt 6000 ]; do sleep 20 & i=$((i+1)); done 2>/dev/null; jobs -p | wc -l' > n 2>/dev/null
+	[ "$(cat n)" -lt 4200 ] || fail "6000 processes were allowed"
+fi
+must rt run -- true
+
+# Much output.
+n=$(rt run -- sh -c 'yes | head -c 300000000' | wc -c)
+same "$n" 300000000 "bytes through the caller's own stdout"
+
+# A file of 100 GB is refused (or costs nothing when it is sparse); no core is left.
+rt run -- sh -c 'truncate -s 100G big' && fail "a file larger than the limit"
+must rt run -- sh -c 'truncate -s 10G big; rm big; ulimit -c | grep -qx 0'
+
+# The kernel's memory killer takes the sandbox first.
+same "$(rt run -- cat /proc/self/oom_score_adj)" 500 "oom_score_adj"
+exit 0
