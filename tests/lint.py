@@ -19,7 +19,9 @@ LAYERS = {
     "fs/core/": ["base/", "store/", "fs/core/"],
     "fs/fuse/": ["base/", "store/record.h", "store/store.h", "fs/core/ovl.h", "fs/fuse/"],
     # The client's side: no store, no core, nothing of the server.
-    "fs/ctl/ctl_": ["base/", "fs/ctl/ctl_msg.h", "fs/ctl/ctl_client.h", "fs/ctl/ctl_internal.h", "fs/ctl/ctl_place.h"],
+    "fs/ctl/ctl_": ["base/", "fs/ctl/ctl_msg.h", "fs/ctl/ctl_client.h", "fs/ctl/ctl_internal.h", "fs/ctl/ctl_place.h",
+                    "fs/ctl/ctl_io.h"],
+    "fs/ctl/ctl_ops": ["base/", "store/", "fs/"],
     "fs/ctl/ctl_server": ["base/", "store/", "fs/"],
     "fs/": ["base/", "store/", "fs/"],
     "stage3/": ["stage3/"],
