@@ -66,7 +66,8 @@ struct ctl_attach {
 int ctl_attach(struct ctl *c, struct diag *diag, struct ctl_attach *ret) MUST_USE;
 void ctl_attach_release(struct ctl_attach *a);
 
-/* While a lease is held, a rollback needs force. @pidfd (may be -1) names the process to kill then;
+/* While a lease is held, a rollback needs force. One lease a connection: a second call replaces the
+ * first. @pidfd (may be -1) names the process to kill then;
  * it stays the caller's. Ends with ctl_unlease or the connection. */
 int ctl_lease(struct ctl *c, const char *what, int pidfd, struct diag *diag) MUST_USE;
 int ctl_unlease(struct ctl *c) MUST_USE;

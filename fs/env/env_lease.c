@@ -23,6 +23,19 @@ int env_lease(struct env *e, const void *owner, const char *what, int pidfd, str
 		return -ENOMEM;
 	}
 	ENV_LOCK(e);
+	/* One connection, one lease: the second call tells the process of the command that was
+	 * announced by the first. */
+	for (struct env_lease *had = e->leases; had; had = had->next) {
+		if (had->owner != owner)
+			continue;
+		if (had->pidfd >= 0)
+			(void)close(had->pidfd);
+		free(had->what);
+		had->what = l->what;
+		had->pidfd = pidfd;
+		free(l);
+		return 0;
+	}
 	if (e->nleases >= LEASES_MAX) {
 		free(l->what);
 		free(l);
