@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "fs/ctl/ctl_client_internal.h"
+#include "fs/ctl/ctl_internal.h"
 
 int ctl_env_list(const char *data_dir, struct diag *diag,
 		 int (*fn)(void *arg, const struct ctl_env_info *e), void *arg)

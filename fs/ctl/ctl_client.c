@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "fs/ctl/ctl_client_internal.h"
+#include "fs/ctl/ctl_internal.h"
 
 /* ---- one call ---- */
 

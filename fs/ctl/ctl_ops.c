@@ -6,8 +6,8 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "fs/ctl/ctl_io.h"
 #include "fs/ctl/ctl_msg.h"
-#include "fs/ctl/ctl_msg_io.h"
 #include "fs/env/env.h"
 
 #define ANSWER_MAX (256u << 20) /* a stream that is larger is refused, not kept in memory */

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "fs/ctl/ctl_client_internal.h"
+#include "fs/ctl/ctl_internal.h"
 
 static int fmt(char **ret, const char *f, ...) PRINTF(2, 3);
 static int fmt(char **ret, const char *f, ...)

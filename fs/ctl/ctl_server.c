@@ -11,7 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "fs/ctl/ctl_msg_io.h"
+#include "fs/ctl/ctl_io.h"
 #include "fs/ctl/ctl_ops.h"
 #include "fs/env/env.h"
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "fs/ctl/ctl_client_internal.h"
+#include "fs/ctl/ctl_internal.h"
 
 #define LOG_MAX (256 * 1024)
 

@@ -17,8 +17,8 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "fs/ctl/ctl_client.h"
+#include "fs/ctl/ctl_io.h"
 #include "fs/ctl/ctl_msg.h"
-#include "fs/ctl/ctl_msg_io.h"
 #include "tests/lib/tap.h"
 
 struct place {

@@ -1,5 +1,5 @@
 /*
- * fs/ctl/ctl_msg_io.h - control messages over a Unix stream socket: four bytes of length (big-endian), then
+ * fs/ctl/ctl_io.h - control messages over a Unix stream socket: four bytes of length (big-endian), then
  * the message; descriptors travel with the first byte. Sockets by path, of any length.
  *
  * Errors: of the socket calls; -EPIPE the other side is gone; -EMSGSIZE a message over the limit;

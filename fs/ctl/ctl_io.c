@@ -1,4 +1,4 @@
-#include "fs/ctl/ctl_msg_io.h"
+#include "fs/ctl/ctl_io.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

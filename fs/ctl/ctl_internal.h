@@ -1,9 +1,9 @@
-/* fs/ctl/ctl_client_internal.h - shared by the files of ctl_client; nobody else includes it. */
+/* fs/ctl/ctl_internal.h - shared by the files of ctl_client; nobody else includes it. */
 #pragma once
 
 #include "fs/ctl/ctl_client.h"
+#include "fs/ctl/ctl_io.h"
 #include "fs/ctl/ctl_msg.h"
-#include "fs/ctl/ctl_msg_io.h"
 
 struct ctl {
 	int sock;
