@@ -1,12 +1,12 @@
 /*
  * tests/unit/fuse/ovlrun.c - run a command in a mount over a real store, in a namespace.
  *
- *   ovlrun [-c] [-i] [-n] [-v] [-w] [-p WORKERS] [-s SPIN_US] STORE COMMAND...
+ *   ovlrun [-civw] [-p WORKERS] [-s SPIN_US] STORE COMMAND...
  *
  * STORE is made when it is not there; its environment "t" is used. The command's cwd is the mount, also
  * in $MNT; its status is ours. -c: commit at the end. -i: ids as stored, through fusermount3 (root).
- * -n: no flush into the store at the end is an error only. -v: requests by opcode on stderr at the end.
- * -w: write-back cache.
+ * -v: requests by opcode on stderr at the end. -w: write-back cache. The owner of everything is shown as
+ * root, and the status is 77 where this host refuses the mount.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -230,8 +230,10 @@ int main(int argc, char **argv)
 		return usage();
 	(void)signal(SIGINT, SIG_IGN);
 	res = mount_it(&r, &fd);
-	if (res < 0)
-		return fail("mount", res);
+	if (res < 0) {
+		(void)fail("mount", res);
+		return 77;
+	}
 	res = open_store(&r);
 	if (res < 0)
 		return fail("store", res);
