@@ -38,7 +38,8 @@ static unsigned wanted(const struct diff *d, const struct obj *o, unsigned what)
 {
 	if (d->flags & DIFF_ALL)
 		return what;
-	return S_ISDIR(o->mode) ? 0 : what & ~(unsigned)DIFF_TIMES;
+	/* A directory's content is its names, which are entries of their own. */
+	return what & ~(unsigned)(DIFF_TIMES | (S_ISDIR(o->mode) ? DIFF_CONTENT : 0));
 }
 
 /* The same place at both sides. */

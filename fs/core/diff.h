@@ -43,7 +43,7 @@ struct diff_entry {
 };
 
 enum diff_flags {
-	DIFF_ALL = 1 << 0, /* report changes of times and of directories' own metadata too */
+	DIFF_ALL = 1 << 0, /* report changes of times too, of directories as well */
 };
 
 struct diff_counts {

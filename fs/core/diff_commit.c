@@ -253,7 +253,7 @@ static void count(struct diff_counts *n, const struct diff_change *c)
 	case DIFF_TYPE:
 		/* the count is what a person is shown: not that a directory's time moved */
 		if (c->kind == DIFF_TYPE ||
-		    (!S_ISDIR(c->to.mode) && (c->what & ~(unsigned)DIFF_TIMES)))
+		    (c->what & ~(unsigned)(DIFF_TIMES | (S_ISDIR(c->to.mode) ? DIFF_CONTENT : 0))))
 			n->modified++;
 		break;
 	}
