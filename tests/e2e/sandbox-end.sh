@@ -18,7 +18,8 @@ stubborn="trap '' TERM HUP INT; (setsid sh -c 'trap \"\" TERM HUP; sleep $mark &
 must rt run -- sh -c "$stubborn sleep 0.5"
 wait_left 0 "after the end of the command"
 
-rt run -- sh -c "$stubborn while :; do sleep 1; done" &
+# Not the function: its pid would be a subshell's.
+"$RATTAN" run -- sh -c "$stubborn while :; do sleep 1; done" > /dev/null 2>&1 &
 pid=$!
 for _ in $(seq 100); do [ "$(left)" -ge 2 ] && break; sleep 0.1; done
 [ "$(left)" -ge 2 ] || fail "the command did not begin"

@@ -3,10 +3,10 @@
 # timeout: 300
 . "$RATTAN_SRC/tests/e2e/lib.sh"
 
-# A fork bomb; root's processes are not counted by the kernel without a cgroup.
+# A fork bomb, as far as it gets; root's processes are not counted by the kernel without a cgroup.
 if [ "$(id -u)" != 0 ]; then
-	timeout 60 "$RATTAN" run -- bash -c 'i=0; while [ $i -lt 6000 ]; do sleep 20 & i=$((i+1)); done 2>/dev/null; jobs -p | wc -l' > n 2>/dev/null
-	[ "$(cat n)" -lt 4200 ] || fail "6000 processes were allowed"
+	n=$(timeout 200 "$RATTAN" run -- sh -c 'i=0; while [ $i -lt 6000 ]; do sleep 100 & i=$((i+1)); echo $i; done' 2>/dev/null | tail -n 1)
+	[ "${n:-0}" -gt 1000 ] && [ "$n" -lt 4200 ] || fail "${n:-no} processes were made, not about 4090"
 fi
 must rt run -- true
 
