@@ -31,14 +31,18 @@ struct model {
 	uint64_t rnd;
 	char dir[PATH_MAX];
 	int dirfd;
-	bool subdirs_counted, xattrs, exchange;
+	bool subdirs_counted, xattrs, exchange, host;
 	unsigned generation;
 	struct opened open[OPEN_MAX];
 	struct state states[STATES_MAX];
 	size_t nstates;
 	struct pair *pairs;
 	size_t npairs, cap;
-	uint64_t steps, done[32], failed;
+	uint64_t steps, failed;
+	struct {
+		const char *name;
+		unsigned n[2]; /* failed on both sides, succeeded on both */
+	} ops[24];
 	uint8_t data[DATA_MAX], got[DATA_MAX];
 	char last[3 * PATH_MAX];
 };
@@ -62,25 +66,126 @@ static void bad(struct model *m, const char *what)
 
 static const char *const words[] = {"a", "b", "c", "d", "e", "\xff\xfe", "with space"};
 
-static void pick_path(struct model *m, char out[static PATH_MAX])
+static size_t pick_word(struct model *m, char *out)
 {
-	unsigned depth = 1 + rnd(m, 4);
+	const char *w = words[rnd(m, ARRAY_SIZE(words))];
+	size_t n = strlen(w);
+
+	if (rnd(m, 40) == 0) {
+		memset(out, 'L', 255);
+		return 255;
+	}
+	if (rnd(m, 3) == 0)
+		return (size_t)snprintf(out, 8, "n%u", rnd(m, 20));
+	memcpy(out, w, n);
+	return n;
+}
+
+/* A random name of an open directory; its length, 0 when it is empty. */
+static size_t pick_entry(struct model *m, int fd, bool dirs, char *out)
+{
+	DIR *d = fdopendir(fd);
+	const struct dirent *e;
+	uint32_t n = 0;
+	size_t len = 0;
+
+	if (!d)
+		tap_fatal("fdopendir");
+	while ((e = readdir(d))) {
+		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+			continue;
+		if (dirs && e->d_type != DT_DIR)
+			continue;
+		if (rnd(m, ++n) == 0) {
+			len = strlen(e->d_name);
+			memcpy(out, e->d_name, len);
+		}
+	}
+	(void)closedir(d);
+	return len;
+}
+
+/* What is there, or a free name beside it: most operations would only fail on random paths. */
+static void pick_near(struct model *m, char out[static PATH_MAX], bool last_new)
+{
+	size_t n = 0, k;
+
+	for (unsigned depth = 0; depth < 5; depth++) {
+		int fd;
+
+		out[n] = '\0';
+		fd = openat(m->dirfd, n ? out : ".",
+			    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd < 0)
+			break;
+		if (n)
+			out[n++] = '/';
+		k = rnd(m, 3) || !last_new ? pick_entry(m, fd, false, out + n)
+					   : ((void)close(fd), 0);
+		if (!k) {
+			n += pick_word(m, out + n);
+			break;
+		}
+		n += k;
+		if (rnd(m, 3) == 0)
+			break;
+	}
+	out[n] = '\0';
+}
+
+static void pick_new(struct model *m, char out[static PATH_MAX])
+{
 	size_t n = 0;
 
+	for (unsigned depth = 0; depth < 5 && rnd(m, 4); depth++) {
+		size_t k;
+		int fd;
+
+		out[n] = '\0';
+		fd = openat(m->dirfd, n ? out : ".",
+			    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd < 0)
+			break;
+		k = pick_entry(m, fd, true, out + n + (n > 0));
+		if (!k)
+			break;
+		if (n)
+			out[n] = '/';
+		n += k + (n > 0);
+	}
+	if (n)
+		out[n++] = '/';
+	n += pick_word(m, out + n);
+	out[n] = '\0';
+}
+
+static void pick_path(struct model *m, char out[static PATH_MAX])
+{
+	unsigned depth = 1 + rnd(m, 4), kind = rnd(m, 8);
+	size_t n = 0;
+
+	if (kind < 6) {
+		pick_near(m, out, kind < 3);
+		return;
+	}
 	for (unsigned i = 0; i < depth; i++) {
 		if (i)
 			out[n++] = '/';
-		if (rnd(m, 40) == 0) {
-			memset(out + n, 'L', 255);
-			n += 255;
-		} else {
-			const char *w = words[rnd(m, ARRAY_SIZE(words))];
-
-			memcpy(out + n, w, strlen(w));
-			n += strlen(w);
-		}
+		n += pick_word(m, out + n);
 	}
 	out[n] = '\0';
+}
+
+static void count_op(struct model *m, const char *op, bool success)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(m->ops); i++) {
+		if (!m->ops[i].name)
+			m->ops[i].name = op;
+		if (!strcmp(m->ops[i].name, op)) {
+			m->ops[i].n[success]++;
+			return;
+		}
+	}
 }
 
 /* Both sides did the same: the same success, or the same errno. */
@@ -88,8 +193,10 @@ static bool agree(struct model *m, const char *op, int model, int ours)
 {
 	char text[128];
 
-	if (model == ours)
+	if (model == ours) {
+		count_op(m, op, model == 0);
 		return model == 0;
+	}
 	snprintf(text, sizeof(text), "%s: model %s, ours %s", op, model ? err_text(model) : "ok",
 		 ours ? err_text(ours) : "ok");
 	bad(m, text);
@@ -148,10 +255,42 @@ static void op_symlink(struct model *m, const char *p)
 
 static void op_remove(struct model *m, const char *p)
 {
+	struct stat st;
 	bool dir = rnd(m, 2);
 
+	if (rnd(m, 8) && fstatat(m->dirfd, p, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		dir = S_ISDIR(st.st_mode);
 	agree(m, dir ? "rmdir" : "unlink", sys(unlinkat(m->dirfd, p, dir ? AT_REMOVEDIR : 0)),
 	      fx_remove(&m->f, p, dir));
+}
+
+/* rm -r on both sides, name by name. */
+static void op_rmtree(struct model *m, const char *p)
+{
+	char q[PATH_MAX];
+	struct stat st;
+
+	if (fstatat(m->dirfd, p, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return;
+	while (S_ISDIR(st.st_mode)) {
+		int fd = openat(m->dirfd, p, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		size_t n = strlen(p), k;
+
+		if (fd < 0 || n + 257 > sizeof(q))
+			tap_fatal("open in the model");
+		memcpy(q, p, n);
+		q[n++] = '/';
+		k = pick_entry(m, fd, false, q + n);
+		if (!k)
+			break;
+		q[n + k] = '\0';
+		op_rmtree(m, q);
+		if (m->failed)
+			return;
+	}
+	snprintf(m->last, sizeof(m->last), "%s", p);
+	agree(m, "rm -r", sys(unlinkat(m->dirfd, p, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0)),
+	      fx_remove(&m->f, p, S_ISDIR(st.st_mode)));
 }
 
 static void op_rename(struct model *m, const char *p)
@@ -160,7 +299,7 @@ static void op_rename(struct model *m, const char *p)
 	unsigned f = flags[rnd(m, m->exchange ? 4 : 3)];
 	char q[PATH_MAX];
 
-	pick_path(m, q);
+	rnd(m, 2) ? pick_path(m, q) : pick_new(m, q);
 	snprintf(m->last, sizeof(m->last), "%s -> %s %u", p, q, f);
 	agree(m, "rename", sys(renameat2(m->dirfd, p, m->dirfd, q, f)), fx_rename(&m->f, p, q, f));
 }
@@ -169,7 +308,7 @@ static void op_link(struct model *m, const char *p)
 {
 	char q[PATH_MAX];
 
-	pick_path(m, q);
+	rnd(m, 4) ? pick_new(m, q) : pick_path(m, q);
 	snprintf(m->last, sizeof(m->last), "%s -> %s", p, q);
 	agree(m, "link", sys(linkat(m->dirfd, p, m->dirfd, q, 0)), fx_link(&m->f, p, q));
 }
@@ -398,6 +537,7 @@ static void op_chmod(struct model *m, const char *p)
 	agree(m, "chmod", sys(fchmodat(m->dirfd, p, mode, 0)), fx_set(&m->f, p, &st, OVL_SET_MODE));
 }
 
+/* Following a link is a read of it there; the way to a name may lead over the link itself. */
 static void op_utimens(struct model *m, const char *p)
 {
 	struct timespec t[2] = {{.tv_sec = (time_t)rnd(m, 1u << 31) - (1 << 30), .tv_nsec = 5},
@@ -408,7 +548,7 @@ static void op_utimens(struct model *m, const char *p)
 		  fx_set(&m->f, p, &st, OVL_SET_ATIME | OVL_SET_MTIME)) &&
 	    fstatat(m->dirfd, p, &a, AT_SYMLINK_NOFOLLOW) == 0 && fx_stat(&m->f, p, &b) == 0 &&
 	    (a.st_mtim.tv_sec != b.st_mtim.tv_sec || a.st_mtim.tv_nsec != b.st_mtim.tv_nsec ||
-	     a.st_atim.tv_sec != b.st_atim.tv_sec))
+	     (!S_ISLNK(a.st_mode) && a.st_atim.tv_sec != b.st_atim.tv_sec)))
 		bad(m, "times differ");
 }
 
@@ -580,6 +720,26 @@ static void compare_xattrs(struct model *m, int dirfd, const char *name, store_i
 
 static void compare_dir(struct model *m, int fd, store_ino ino, unsigned depth);
 
+/* Where an inode says it is, it is. Only of a host file the other names may be unknown. */
+static void compare_path(struct model *m, store_ino ino)
+{
+	cleanup_buf struct buf b = {0};
+	struct ovl_entry e;
+	int r = ovl_path(m->f.o, ino, &b);
+
+	if (r == -ESTALE && m->host)
+		return;
+	if (r == 0)
+		r = ovl_walk(m->f.o, (const char *)b.data, &e);
+	if (r < 0) {
+		bad(m, "an inode has no path");
+		return;
+	}
+	if (e.ino != ino)
+		bad(m, "the path of an inode is another's");
+	ovl_forget(m->f.o, e.ino, 1);
+}
+
 static void compare_one(struct model *m, int dirfd, store_ino dir, const struct entry *theirs,
 			const struct entry *ours, unsigned depth)
 {
@@ -609,6 +769,7 @@ static void compare_one(struct model *m, int dirfd, store_ino dir, const struct 
 	if (!S_ISDIR(st.st_mode) && st.st_size != e.attr.st.st_size)
 		bad(m, "size differs");
 	compare_identity(m, st.st_ino, e.ino);
+	compare_path(m, e.ino);
 	if (S_ISLNK(st.st_mode)) {
 		if (readlinkat(dirfd, name, a, sizeof(a) - 1) < 0 ||
 		    ovl_readlink(m->f.o, e.ino, b) < 0 || strcmp(a, b) != 0)
@@ -749,7 +910,10 @@ static void step(struct model *m)
 	uint32_t k = rnd(m, 1000);
 
 	m->steps++;
-	pick_path(m, p);
+	if (k < 300 && k % 4)
+		pick_new(m, p);
+	else
+		pick_path(m, p);
 	snprintf(m->last, sizeof(m->last), "%s", p);
 	if (k < 150)
 		op_create(m, p);
@@ -757,6 +921,8 @@ static void step(struct model *m)
 		op_mkdir(m, p);
 	else if (k < 300)
 		op_symlink(m, p);
+	else if (k < 308)
+		op_rmtree(m, p);
 	else if (k < 400)
 		op_remove(m, p);
 	else if (k < 520)
@@ -851,6 +1017,7 @@ static void walk(struct model *m, uint64_t seed, uint64_t steps, bool host)
 
 	m->rnd = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
 	m->dirfd = -1;
+	m->host = host;
 	fx_open(&m->f);
 	m->f.opts.dirty_max = 4 << 20;
 	m->f.opts.flush_ms = 20 + rnd(m, 200);
@@ -880,6 +1047,9 @@ static void walk(struct model *m, uint64_t seed, uint64_t steps, bool host)
 		fx_mount(&m->f);
 		compare_tree(m);
 	}
+	for (size_t i = 0; i < ARRAY_SIZE(m->ops) && m->ops[i].name; i++)
+		printf("# %s: %u done, %u refused\n", m->ops[i].name, m->ops[i].n[1],
+		       m->ops[i].n[0]);
 	ok(m->failed == 0, "%s walk of %llu steps, seed %llu", host ? "host" : "plain",
 	   (unsigned long long)m->steps, (unsigned long long)seed);
 	close_all(m);
