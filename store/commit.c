@@ -219,6 +219,40 @@ static int lend(struct store_rd *rd, const MDB_val *v,
 	return r;
 }
 
+int store_head_read(struct store *s, MDB_txn *t, store_layer layer, store_layer *ret)
+{
+	for (;;) {
+		struct store_layer_rec rec = {0};
+		struct store_commit c = {0};
+		MDB_val k, v;
+		bool automatic;
+		int r = store_layer_read(s, t, layer, &rec);
+
+		if (r < 0)
+			return r;
+		*ret = layer;
+		if (store_digest_is_zero(&rec.commit) || !rec.parent)
+			return 0;
+		k = (MDB_val){DIGEST_LEN, rec.commit.b};
+		r = store_tx_get(s, t, DB_COMMITS, &k, &v);
+		if (r == 0)
+			r = decode(&v, &rec.commit, &c);
+		automatic = r == 0 && c.kind == STORE_AUTO;
+		store_commit_release(&c);
+		if (r < 0 || !automatic)
+			return r;
+		layer = rec.parent;
+	}
+}
+
+int store_head_commit(struct store *s, store_layer layer, store_layer *ret)
+{
+	cleanup_rd struct store_rd rd = {0};
+	int r = store_rd_begin(s, &rd);
+
+	return r < 0 ? r : store_head_read(s, rd.r->txn, layer, ret);
+}
+
 int store_commits(struct store *s, const char *env,
 		  int (*fn)(void *arg, const struct store_commit *c), void *arg)
 {

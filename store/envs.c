@@ -353,12 +353,17 @@ static int same_env(struct store *s, MDB_txn *t, const struct store_env *mine,
 	return ret->head == mine->head && ret->open == mine->open ? 0 : -ESTALE;
 }
 
-/* The commit of the layer that @layer stands on; zero when none made it (a base). */
+/* The commit that a layer on top of @parent follows; zero when none did (a base). */
 static int parent_commit(struct store *s, MDB_txn *t, store_layer parent, struct digest *ret)
 {
 	struct store_layer_rec rec = {0};
-	int r = parent ? store_layer_read(s, t, parent, &rec) : 0;
+	int r;
 
+	if (!parent)
+		return 0;
+	r = store_head_read(s, t, parent, &parent);
+	if (r == 0)
+		r = store_layer_read(s, t, parent, &rec);
 	if (r == 0)
 		*ret = rec.commit;
 	return r;

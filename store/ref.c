@@ -197,7 +197,9 @@ static int by_name(struct store_rd *rd, const char *env, const char *name, struc
 		r = store_env_get(rd->s, env, &e);
 		if (r < 0)
 			return diag_set(diag, r, "there is no environment '%s'", env);
-		*ret = head ? e.head : e.base;
+		if (head)
+			return store_head_read(rd->s, rd->r->txn, e.head, ret);
+		*ret = e.base;
 		return 0;
 	}
 	r = -ENOENT;
@@ -226,7 +228,9 @@ static int back(struct store_rd *rd, const char *rev, uint64_t steps, struct dia
 			r = -ENOENT;
 		if (r < 0)
 			return diag_set(diag, r, "'%s' goes back past the beginning", rev);
-		*layer = rec.parent;
+		r = store_head_read(rd->s, rd->r->txn, rec.parent, layer);
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }

@@ -191,6 +191,9 @@ struct store_commit {
 void store_commit_release(struct store_commit *c);
 int store_commit_get(struct store *s, const struct digest *id, struct store_commit *ret) MUST_USE;
 int store_commit_of_layer(struct store *s, store_layer layer, struct store_commit *ret) MUST_USE;
+/* The newest layer at or above the sealed @layer that somebody asked to be kept: automatic states are
+ * passed over, so that what they hold still counts as uncommitted. A base is itself. */
+int store_head_commit(struct store *s, store_layer layer, store_layer *ret) MUST_USE;
 /* Newest first; @env NULL: of all. The commit is lent to @fn. */
 int store_commits(struct store *s, const char *env,
 		  int (*fn)(void *arg, const struct store_commit *c), void *arg) MUST_USE;
@@ -238,7 +241,7 @@ int store_refs(struct store *s, int (*fn)(void *arg, const char *name, store_lay
 	       void *arg) MUST_USE;
 
 /* A revision as a person writes it: "head", "base", a commit id or a prefix of it (>= 4 digits), a
- * tag, each with "~N" for the N-th parent. @env may be NULL (then head and base are -EINVAL).
+ * tag, each with "~N" for the N-th commit before it. "head" passes over automatic states. @env may be NULL (then head and base are -EINVAL).
  * -ENOENT unknown; -EEXIST ambiguous prefix; a sentence in @diag either way. */
 int store_resolve(struct store *s, const char *env, const char *rev, struct diag *diag,
 		  store_layer *ret) MUST_USE;

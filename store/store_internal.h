@@ -190,6 +190,8 @@ void store_fresh_free(struct store *s);
 
 bool store_digest_is_zero(const struct digest *d);
 int store_commit_add(struct store *s, MDB_txn *txn, const struct store_commit *c) MUST_USE;
+/* store_head_commit within a transaction. */
+int store_head_read(struct store *s, MDB_txn *t, store_layer layer, store_layer *ret) MUST_USE;
 
 /* ---- refs (ref.c) ---- */
 

@@ -141,6 +141,7 @@ static int describe(struct store *s, const struct store_env *e, struct buf *item
 	struct ctl_env_info i = {.created = e->created};
 	struct store_layer_info li;
 	struct store_commit c = {0};
+	store_layer at;
 	int r = store_layer_get(s, e->open, &li);
 
 	if (r < 0)
@@ -148,7 +149,10 @@ static int describe(struct store *s, const struct store_env *e, struct buf *item
 	memcpy(i.name, e->name, sizeof(i.name));
 	memcpy(i.base, e->base_name, sizeof(i.base));
 	i.dirty = li.records > 0;
-	r = store_commit_of_layer(s, e->head, &c);
+	r = store_head_commit(s, e->head, &at);
+	i.dirty |= r == 0 && at != e->head;
+	if (r == 0)
+		r = store_commit_of_layer(s, at, &c);
 	if (r == 0)
 		digest_hex(&c.id, i.head);
 	store_commit_release(&c);

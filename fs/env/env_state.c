@@ -40,17 +40,21 @@ static int seal(void *arg, store_layer *ret_open)
 	struct env *e = s->e;
 	struct diff_counts n = {0};
 	struct store_commit head = {0};
-	int r = store_commit_of_layer(e->store, e->rec.head, &head);
 	struct digest parent = {0};
+	store_layer from;
+	int r = store_head_commit(e->store, e->rec.head, &from);
 
+	if (r < 0)
+		return r;
+	r = store_commit_of_layer(e->store, from, &head);
 	if (r == 0)
 		parent = head.id;
 	store_commit_release(&head);
 	if (r < 0 && r != -ENOENT)
 		return r;
 	(void)clock_gettime(CLOCK_REALTIME, &s->c.time);
-	r = diff_commit_id(e->store, &parent, e->rec.head, e->rec.open, s->message, s->label,
-			   &s->c.time, &s->c.id, &n);
+	r = diff_commit_id(e->store, &parent, from, e->rec.open, s->message, s->label, &s->c.time,
+			   &s->c.id, &n);
 	if (r < 0)
 		return r;
 	/* An automatic state is kept even when only times differ: a move must not drop anything. */
@@ -81,7 +85,7 @@ static int check_text(const char *message, const char *label, struct diag *diag)
 
 static int check_expect(struct env *e, const char *expect, struct diag *diag)
 {
-	store_layer want;
+	store_layer want, at;
 	char head[65];
 	int r;
 
@@ -90,9 +94,10 @@ static int check_expect(struct env *e, const char *expect, struct diag *diag)
 	r = env_resolve(e->store, e->rec.name, expect, diag, &want);
 	if (r < 0)
 		return r;
-	if (want == e->rec.head)
-		return 0;
-	if (commit_hex(e, e->rec.head, head) < 0)
+	r = store_head_commit(e->store, e->rec.head, &at);
+	if (r < 0 || want == at)
+		return r;
+	if (commit_hex(e, at, head) < 0)
 		head[0] = 0;
 	return diag_set(diag, -ESTALE,
 			"head is %.12s, not %s: somebody committed or moved meanwhile",
@@ -120,12 +125,17 @@ static int to_ctl_commit(const struct store_commit *c, struct ctl_commit *ret)
 static int commit_locked(struct env *e, struct seal *s, struct diag *diag)
 {
 	struct ovl_counts n;
+	store_layer at;
 	int r = session_push_dirty(e->cur.se);
 
 	if (r < 0)
 		return diag_set(diag, r, "cannot collect what is mapped: %s", err_text(r));
+	r = store_head_commit(e->store, e->rec.head, &at);
+	if (r < 0)
+		return diag_set(diag, r, "cannot read the head: %s", err_text(r));
 	ovl_counts(e->cur.ovl, &n);
-	if (!n.layer_changed)
+	/* On top of an automatic state, what that one holds is still to be committed. */
+	if (!n.layer_changed && at == e->rec.head)
 		return diag_set(diag, -ENODATA, "nothing to commit");
 	r = ovl_commit(e->cur.ovl, seal, s);
 	if (r == -ENODATA)
@@ -171,10 +181,8 @@ static int find_target(struct env *e, enum env_move what, const char *rev, struc
 	char op[32];
 	int r;
 
-	if (what == ENV_RESET) {
-		*ret = e->rec.head;
-		return 0;
-	}
+	if (what == ENV_RESET)
+		return store_head_commit(e->store, e->rec.head, ret);
 	if (what == ENV_UNDO) {
 		r = store_env_last_move(e->store, e->rec.name, op, ret);
 		return r == -ENOENT ? diag_set(diag, -ENODATA, "nothing to undo") : r;
@@ -226,7 +234,7 @@ static int move_locked(struct env *e, enum env_move what, store_layer target, st
 		return diag_set(diag, r, "cannot write what is not on the disk yet: %s",
 				err_text(r));
 	ovl_counts(e->cur.ovl, &n);
-	if (what == ENV_RESET && !n.layer_changed) {
+	if (what == ENV_RESET && !n.layer_changed && target == e->rec.head) {
 		r = commit_hex(e, e->rec.head, ret->from);
 		memcpy(ret->to, ret->from, sizeof(ret->to));
 		return r;

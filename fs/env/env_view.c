@@ -49,18 +49,20 @@ static int count_one(void *arg, const struct diff_entry *d)
 static int status_changes(struct env *e, struct ctl_status *ret)
 {
 	struct ovl_counts n;
+	store_layer at;
 	int r;
 
 	ovl_counts(e->cur.ovl, &n);
 	ret->bytes_dirty = n.bytes_dirty;
 	ret->token = make_token(e, n.changes);
-	if (!n.layer_changed)
-		return 0;
+	r = store_head_commit(e->store, e->rec.head, &at);
+	if (r < 0 || (!n.layer_changed && at == e->rec.head))
+		return r;
 	/* A full disk must not hide the rest of the status. */
 	r = ovl_flush(e->cur.ovl);
 	if (r < 0 && r != -ENOSPC)
 		return r;
-	r = diff_layers(e->store, e->rec.head, e->rec.open, 0, count_one, ret);
+	r = diff_layers(e->store, at, e->rec.open, 0, count_one, ret);
 	ret->dirty = ret->added + ret->modified + ret->deleted + ret->renamed > 0;
 	return r;
 }
@@ -68,8 +70,11 @@ static int status_changes(struct env *e, struct ctl_status *ret)
 static int status_head(struct env *e, struct ctl_status *ret)
 {
 	struct store_commit c = {0};
-	int r = store_commit_of_layer(e->store, e->rec.head, &c);
+	store_layer at;
+	int r = store_head_commit(e->store, e->rec.head, &at);
 
+	if (r == 0)
+		r = store_commit_of_layer(e->store, at, &c);
 	if (r == 0) {
 		digest_hex(&c.id, ret->head);
 		memcpy(ret->head_label, c.label, sizeof(ret->head_label));
@@ -172,12 +177,12 @@ static int diff_one(void *arg, const struct diff_entry *d)
 static int diff_sides(struct env *e, const char *a, const char *b, struct diag *diag,
 		      store_layer *from, store_layer *to)
 {
-	int r = 0;
+	int r;
 
 	ENV_LOCK(e);
-	*from = e->rec.head;
+	r = store_head_commit(e->store, e->rec.head, from);
 	*to = e->rec.open;
-	if (a)
+	if (r == 0 && a)
 		r = env_resolve(e->store, e->rec.name, a, diag, from);
 	if (r == 0 && b)
 		return env_resolve(e->store, e->rec.name, b, diag, to);

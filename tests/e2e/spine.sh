@@ -44,6 +44,14 @@ must rt reset
 same "$(rt run -- cat a/b/f)" one "after the reset"
 must rt undo
 same "$(rt run -- sh -c 'cat a/b/f; ls new' | tr '\n' ' ')" "two new " "after undoing the reset"
+# What came back is as uncommitted as it was: it is listed, and can be committed on top of state one.
+says '^A +/workspace/new' 0 rt diff --name-status
+must rt commit -m 'state two'
+must rt rollback head~1
+same "$(rt run -- cat a/b/f)" one "the commit before"
+must rt rollback "$id1"
+must rt run -- chmod 700 a
+says '^M +/workspace/a/$' 0 rt diff --name-status
 must rt reset
 
 # A commit on the host, read-only.
