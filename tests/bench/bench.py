@@ -115,12 +115,12 @@ def calls(o, n):
     for name, tool, args in (
             ("read", "rattan_read_file", {"path": "/workspace/t.c"}),
             ("grep one file", "rattan_grep", {"pattern": "y", "path": "/workspace/t.c"}),
-            ("write", "rattan_write_file", {"path": "/workspace/w", "content": "hello\n" * 100}),
+            ("write", "rattan_write_file", {"path": "/workspace/w", "content": "hello\n" * 100, "mode": "overwrite"}),
             ("env_status", "env_status", {})):
         fig[name] = [s.timed(tool, **args) for _ in range(n * 5)]
     fig["edit"] = []
     for i in range(n * 5):
-        s.call("rattan_write_file", path="/workspace/e", content=f"alpha {i}\nbeta\n")
+        s.call("rattan_write_file", path="/workspace/e", content=f"alpha {i}\nbeta\n", mode="overwrite")
         fig["edit"].append(s.timed("rattan_edit", path="/workspace/e", old_string=f"alpha {i}", new_string="gamma"))
     s.call("env_reset")
     for files in (10, 10_000 if o.quick else 100_000):
@@ -130,9 +130,9 @@ def calls(o, n):
         s.call("env_commit", message=f"{files} files")
         c, b = [], []
         for i in range(n):
-            s.call("rattan_write_file", path="/workspace/change", content=f"{i}\n")
+            s.call("rattan_write_file", path="/workspace/change", content=f"{i}\n", mode="overwrite")
             c.append(s.timed("env_commit", message="m"))
-            s.call("rattan_write_file", path="/workspace/change", content=f"again {i}\n")
+            s.call("rattan_write_file", path="/workspace/change", content=f"again {i}\n", mode="overwrite")
             b.append(s.timed("env_rollback", to_commit_id="head"))
         fig[f"env_commit, tree of {files}"] = c
         fig[f"env_rollback, tree of {files}"] = b

@@ -14,7 +14,7 @@ N = 1000
 s = Server("--keep")
 ids, took = [], []
 for i in range(N):
-    s.call("rattan_write_file", path=f"/workspace/f{i % 50}", content=f"state {i}\n")
+    s.call("rattan_write_file", path=f"/workspace/f{i % 50}", content=f"state {i}\n", mode="overwrite")
     took.append(s.timed("env_commit", message=f"commit {i}"))
     # The newest commit's id, from the first line that names one.
     text = s.call("env_snapshot_list", limit=1)
