@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -217,6 +218,10 @@ static int serve(struct run *r, int fd)
 	}
 	(void)!mount_detach(r->mnt, r->ids);
 	session_stop(se);
+	(void)rmdir(r->mnt);
+	if (!r->ids)
+		(void)umount2(r->dir, MNT_DETACH);
+	(void)rmdir(r->dir);
 	res = ovl_close(so.ovl);
 	return res < 0 ? fail("ovl_close", res) : status;
 }
