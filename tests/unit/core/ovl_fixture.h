@@ -61,8 +61,13 @@ static inline void fx_rm(const char *path)
 
 static inline void fx_path(const struct fx *f, const char *name, char out[static PATH_MAX])
 {
-	if (snprintf(out, PATH_MAX, "%s/%s", f->dir, name) >= PATH_MAX)
+	size_t n = strlen(f->dir), k = strlen(name);
+
+	if (n + k + 2 > PATH_MAX)
 		tap_fatal("path too long");
+	memcpy(out, f->dir, n);
+	out[n] = '/';
+	memcpy(out + n + 1, name, k + 1);
 }
 
 static inline void fx_mount(struct fx *f)
