@@ -50,7 +50,7 @@ class Server:
             left = end - time.monotonic()
             if left <= 0 or not select.select([self.p.stdout], [], [], left)[0]:
                 return None
-            block = os.read(self.p.stdout.fileno(), 1 << 20)
+            block = os.read(self.p.stdout.fileno(), 1 << 16)
             if not block:
                 return None
             self.buf += block

@@ -20,7 +20,12 @@ static inline void rig_setup(int argc, char **argv)
 {
 	if (argc < 2)
 		tap_fatal("usage: %s RATTAN-STAGE3", argv[0]);
+	/* the working directory changes */
+	for (int i = 1; i < argc; i++)
+		argv[i] = realpath(argv[i], NULL);
 	rig_stage3 = argv[1];
+	if (!rig_stage3)
+		tap_fatal("%s has no such program", argv[0]);
 	if (!mkdtemp(rig_dir) || chdir(rig_dir) < 0)
 		tap_fatal("cannot make %s", rig_dir);
 }
