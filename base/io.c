@@ -188,6 +188,18 @@ int io_mkdir_p(const char *path, mode_t mode)
 	}
 }
 
+int io_std_open(void)
+{
+	/* The lowest number is given out: all below @fd are open. */
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+		if (fcntl(fd, F_GETFD) >= 0)
+			continue;
+		if (open("/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY) != fd)
+			return ret_nerrno();
+	}
+	return 0;
+}
+
 long long io_now_ms(void)
 {
 	struct timespec ts;

@@ -28,4 +28,8 @@ ssize_t io_recv_fds(int sock, void *p, size_t n, int fds[static IO_MAX_FDS],
 /* mkdir -p with @mode for what is made. Existing directories are left as they are. */
 int io_mkdir_p(const char *path, mode_t mode) MUST_USE;
 
-long long io_now_ms(void);  /* CLOCK_MONOTONIC */
+/* Opens /dev/null as each of the descriptors 0, 1 and 2 that is closed. Call it first of all: what is
+ * opened next would take the number, and a command's standard stream would be a socket of ours (R3). */
+int io_std_open(void) MUST_USE;
+
+long long io_now_ms(void); /* CLOCK_MONOTONIC */

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "base/io.h"
 #include "cli/cli.h"
 
 static const struct cli_command *const commands[] = {
@@ -53,6 +54,8 @@ int main(int argc, char **argv)
 {
 	const struct cli_command *cmd;
 
+	if (io_std_open() < 0)
+		return CLI_FAILED; /* and nowhere to say it */
 	(void)setlocale(LC_CTYPE, "");
 	(void)signal(SIGPIPE, SIG_DFL);
 	if (argc > 1 &&

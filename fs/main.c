@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "base/log.h"
 #include "fs/env/daemon.h"
 
@@ -194,6 +195,8 @@ int main(int argc, char **argv)
 	enum log_level l = LOG_WARN;
 	int c, r;
 
+	if (io_std_open() < 0)
+		return 1;
 	if (level)
 		(void)!log_level_parse(level, &l);
 	log_setup("rattan-fs", l);

@@ -133,12 +133,28 @@ static int make_pipe(int *ours, int *theirs, bool we_read)
 	return fcntl(*ours, F_SETFL, O_NONBLOCK) < 0 ? ret_nerrno() : 0;
 }
 
-static int set_stdin(struct run *r, const struct run_spec *s)
+/* A descriptor of the caller's for the command. Not a directory: from it fchdir and fstatat lead all
+ * over the host, which neither the mount namespace nor Landlock keeps from them. */
+static int pass_fd(int fd, struct diag *diag)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return ret_nerrno();
+	if (S_ISDIR(st.st_mode))
+		return diag_set(diag, -EINVAL,
+				"a directory cannot be a standard stream (descriptor %d): it would "
+				"show the command the host",
+				fd);
+	return dup_fd(fd);
+}
+
+static int set_stdin(struct run *r, const struct run_spec *s, struct diag *diag)
 {
 	int *fd = &r->spawn.fd[STDIN_FILENO], e;
 
 	if (s->stdin_fd >= 0) {
-		*fd = dup_fd(s->stdin_fd);
+		*fd = pass_fd(s->stdin_fd, diag);
 		return *fd < 0 ? *fd : 0;
 	}
 	if (!s->stdin_data && !s->keep_input) {
@@ -152,13 +168,13 @@ static int set_stdin(struct run *r, const struct run_spec *s)
 	return e;
 }
 
-static int set_stdout(struct run *r, const struct run_spec *s)
+static int set_stdout(struct run *r, const struct run_spec *s, struct diag *diag)
 {
 	int *out = &r->spawn.fd[STDOUT_FILENO], *err = &r->spawn.fd[STAGE3_FD_STDERR], e;
 
 	if (s->passthrough) {
-		*out = dup_fd(STDOUT_FILENO);
-		*err = *out < 0 ? *out : dup_fd(r->merged ? STDOUT_FILENO : STDERR_FILENO);
+		*out = pass_fd(STDOUT_FILENO, diag);
+		*err = *out < 0 ? *out : pass_fd(r->merged ? STDOUT_FILENO : STDERR_FILENO, diag);
 		return *err < 0 ? *err : 0;
 	}
 	e = make_pipe(&r->out_fd[0], out, true);
@@ -262,9 +278,9 @@ static int prepare(struct run *r, struct run_spec *s, struct diag *diag)
 	r->spawn.fd[STAGE3_FD_SELF] = e;
 	e = set_memfds(r, s, diag);
 	if (e == 0)
-		e = set_stdin(r, s);
+		e = set_stdin(r, s, diag);
 	if (e == 0)
-		e = set_stdout(r, s);
+		e = set_stdout(r, s, diag);
 	if (e == 0)
 		e = set_status(r);
 	if (e == 0)
