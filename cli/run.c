@@ -241,7 +241,10 @@ static int code_of(const struct args *a, const struct run_result *res, int sig)
 				res->error);
 	if (res->timed_out)
 		return cli_fail(CLI_TIMED_OUT, "the command was ended after %s s", a->timeout);
-	return sig ? 128 + sig : res->code;
+	if (sig)
+		return 128 + sig;
+	/* Said here because there is no shell to say it. */
+	return *res->error ? cli_fail(res->code, "%s: %s", a->cmd[0], res->error) : res->code;
 }
 
 static int run_it(const struct args *a, const struct plan *p, struct client *c, int *ret_code)

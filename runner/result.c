@@ -55,7 +55,11 @@ static void from_failed(const struct run *r, struct run_result *ret)
 		ret->state = RUN_EXITED;
 		ret->code = r->failed.error == ENOENT ? STAGE3_EXIT_NOTFOUND : STAGE3_EXIT_NOEXEC;
 	}
-	(void)snprintf(ret->error, sizeof(ret->error), "%s: %s", what, err_text(r->failed.error));
+	if (ret->code == STAGE3_EXIT_NOTFOUND)
+		(void)snprintf(ret->error, sizeof(ret->error), "the command was not found");
+	else
+		(void)snprintf(ret->error, sizeof(ret->error), "%s: %s", what,
+			       err_text(r->failed.error));
 }
 
 static void from_status(int status, struct run_result *ret)
