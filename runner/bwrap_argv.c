@@ -10,13 +10,32 @@
 
 #define USUAL_PLACES "/usr/bin:/usr/local/bin:/bin"
 
-static bool only_ours(const struct stat *st)
+/* Is @id nobody's in our user namespace? Then files of all users who are not mapped show it. */
+static bool unmapped(uid_t id)
 {
-	return (st->st_uid == 0 || st->st_uid == geteuid()) && !(st->st_mode & S_IWOTH);
+	cleanup_file FILE *f = fopen("/proc/self/uid_map", "re");
+	unsigned first, below, count;
+
+	if (!f)
+		return false;
+	while (fscanf(f, "%u %u %u", &first, &below, &count) == 3) {
+		if (id >= first && id - first < count)
+			return false;
+	}
+	return !ferror(f);
+}
+
+/* In a user namespace without the host's root its files show an unmapped owner, as those of other
+ * users do; in the usual places it is root all the same. */
+static bool only_ours(const struct stat *st, bool usual)
+{
+	if (st->st_mode & S_IWOTH)
+		return false;
+	return st->st_uid == 0 || st->st_uid == geteuid() || (usual && unmapped(st->st_uid));
 }
 
 /* 0; -ENOENT nothing to run; -EPERM others could put their own program there. */
-static int candidate(const char *dir, size_t n, char **ret)
+static int candidate(const char *dir, size_t n, bool usual, char **ret)
 {
 	cleanup_free char *path = NULL;
 	struct stat st, dst;
@@ -33,20 +52,20 @@ static int candidate(const char *dir, size_t n, char **ret)
 	if (stat(path, &dst) < 0)
 		return -ENOENT;
 	path[n] = '/';
-	if (!only_ours(&st) || !only_ours(&dst))
+	if (!only_ours(&st, usual) || !only_ours(&dst, usual))
 		return -EPERM;
 	*ret = steal_ptr(&path);
 	return 0;
 }
 
-static int find_in(const char *path, char **ret)
+static int find_in(const char *path, bool usual, char **ret)
 {
 	size_t n;
 	int r, worst = -ENOENT;
 
 	for (;; path += n + 1) {
 		n = strcspn(path, ":");
-		r = candidate(path, n, ret);
+		r = candidate(path, n, usual, ret);
 		if (r == 0 || r == -ENOMEM)
 			return r;
 		if (r == -EPERM)
@@ -62,9 +81,9 @@ int bwrap_find(const char *path, struct diag *diag, char **ret)
 	int r = -ENOENT, r2;
 
 	if (env)
-		r = find_in(env, ret);
+		r = find_in(env, false, ret);
 	if (r < 0 && r != -ENOMEM && !path) {
-		r2 = find_in(USUAL_PLACES, ret);
+		r2 = find_in(USUAL_PLACES, true, ret);
 		if (r2 == 0 || r == -ENOENT)
 			r = r2;
 	}
