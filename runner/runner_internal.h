@@ -1,7 +1,7 @@
 /*
  * runner/runner_internal.h - struct run, for the files of this folder.
  *
- * One thread per run forks bwrap, reads its streams and waits for it, and so lives exactly as long:
+ * One thread per run starts bwrap, reads its streams and waits for it, and so lives exactly as long:
  * the death of that thread, by the death of the process, is bwrap's death.
  */
 #pragma once

@@ -1,5 +1,5 @@
 /*
- * runner/spawn.h - the forked child, up to bwrap's exec.
+ * runner/spawn.h - the child, up to bwrap's exec.
  */
 #pragma once
 

@@ -278,7 +278,7 @@ static int rules_add(struct fence *f, const struct plan *plan)
 int landlock_apply(const struct plan *plan, int *ret_abi)
 {
 	struct ruleset_attr attr = {0};
-	struct fence f = {.fd = -1};
+	struct fence f;
 	size_t size = sizeof(attr);
 	long abi;
 	int r;
@@ -289,6 +289,7 @@ int landlock_apply(const struct plan *plan, int *ret_abi)
 		return plan->flags & STAGE3_PLAN_LANDLOCK_REQUIRED ? -EOPNOTSUPP : 0;
 	}
 	f.handled = landlock_handled((int)abi);
+	f.nholes = 0; /* not all of it, which is 64 KiB of pages to fault in */
 	attr.handled_access_fs = f.handled;
 	if (abi >= 6)
 		attr.scoped = SCOPE_ABSTRACT_UNIX | SCOPE_SIGNAL;

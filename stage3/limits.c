@@ -40,16 +40,16 @@ static int oom_adjust(int score)
 	return r;
 }
 
+int limits_oom(const struct plan *plan)
+{
+	return plan->oom_score_adj > 0 ? oom_adjust(plan->oom_score_adj) : 0;
+}
+
 int limits_apply(const struct plan *plan)
 {
 	size_t i;
 	int r;
 
-	if (plan->oom_score_adj > 0) {
-		r = oom_adjust(plan->oom_score_adj);
-		if (r < 0)
-			return r;
-	}
 	for (i = 0; i < plan->nlimits; i++) {
 		r = limit_one(&plan->limits[i]);
 		if (r < 0)

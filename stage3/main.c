@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "stage3/init.h"
+#include "stage3/limits.h"
 #include "stage3/plan.h"
 #include "stage3/status.h"
 #include "stage3/steps.h"
@@ -21,6 +23,9 @@
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
+
+/* The holes of a Landlock ruleset, and directories within directories to the depth that it goes. */
+#define CHILD_STACK (512u << 10)
 
 static void *pages(size_t n)
 {
@@ -59,7 +64,7 @@ static int plan_load(struct plan *ret, const char ***ret_spare)
 	return plan_decode(p, n, room, need, ret);
 }
 
-static int init_prepare(void)
+static int init_prepare(const struct plan *plan)
 {
 	struct stage3_msg hello = {.kind = STAGE3_MSG_HELLO};
 	int fd, r;
@@ -69,6 +74,10 @@ static int init_prepare(void)
 		return -EPERM;
 	if (fcntl(STAGE3_FD_STATUS, F_SETFD, FD_CLOEXEC) < 0)
 		return -errno;
+	/* For the command, which inherits it. Afterwards our /proc files are no longer ours. */
+	r = limits_oom(plan);
+	if (r < 0)
+		return r;
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		return -errno;
 	fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
@@ -79,16 +88,26 @@ static int init_prepare(void)
 	return r;
 }
 
-static int child_main(const struct plan *plan, const char **spare)
+static int child_main(void *arg)
 {
-	struct steps s = {.plan = plan, .sh_argv = spare};
+	_exit(steps_run(arg));
+}
 
-	/* Our own /proc files belong to us again; exec decides for the command. */
-	if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0) {
-		status_failed(STAGE3_STEP_INIT, errno);
-		return STAGE3_EXIT_FAILED;
-	}
-	return steps_run(&s);
+/* As vfork does it, on a stack of the child's own: init sleeps until the child's exec, and no page
+ * tables are copied, which costs as much as all the steps together. The memory is shared, and with it
+ * that init is not dumpable; descriptors, credentials, limits and signals are the child's own. */
+static pid_t child_start(struct steps *s)
+{
+	char *stack = pages(CHILD_STACK);
+	pid_t pid;
+
+	if (!stack)
+		return -ENOMEM;
+	pid = clone(child_main, stack + CHILD_STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, s);
+	if (pid < 0)
+		return -errno;
+	(void)munmap(stack, CHILD_STACK);
+	return pid;
 }
 
 static int fail(enum stage3_step step, int error)
@@ -100,6 +119,7 @@ static int fail(enum stage3_step step, int error)
 int main(void)
 {
 	struct plan plan;
+	struct steps steps = {.plan = &plan};
 	sigset_t all;
 	const char **spare = NULL;
 	int r, tty_fd = -1;
@@ -111,14 +131,13 @@ int main(void)
 	r = plan_load(&plan, &spare);
 	if (r < 0)
 		return fail(STAGE3_STEP_PLAN, r);
-	r = init_prepare();
+	r = init_prepare(&plan);
 	if (r < 0)
 		return fail(STAGE3_STEP_INIT, r);
-	pid = fork();
+	steps.sh_argv = spare;
+	pid = child_start(&steps);
 	if (pid < 0)
-		return fail(STAGE3_STEP_INIT, errno);
-	if (pid == 0)
-		_exit(child_main(&plan, spare));
+		return fail(STAGE3_STEP_INIT, pid);
 
 	/* Init holds no stream of the command's: a reader sees the end when the command closes. */
 	(void)close(STDOUT_FILENO);

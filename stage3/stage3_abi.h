@@ -2,7 +2,7 @@
  * stage3/stage3_abi.h - what the runner and rattan-stage3 say to each other (docs/stage3-abi.md).
  *
  * stage3 is started by bwrap as pid 1 of the sandbox with the descriptors below. It decodes one
- * plan, forks the child that applies it step by step and execs the command, and stays behind as the
+ * plan, starts the child that applies it step by step and execs the command, and stays behind as the
  * sandbox's init: it reaps, passes on what the runner asks, and reports how the command ended. When
  * it exits, the kernel kills everything else in the PID namespace.
  *

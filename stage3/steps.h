@@ -1,5 +1,5 @@
 /*
- * stage3/steps.h - what the child does between fork and exec: a table of steps, taken in order,
+ * stage3/steps.h - what the child does between clone and exec: a table of steps, taken in order,
  * stopping at the first failure (R1).
  */
 #pragma once

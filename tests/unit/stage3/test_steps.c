@@ -211,7 +211,7 @@ static int score(const struct plan *plan)
 	char text[16] = {0};
 	int fd;
 
-	if (limits_apply(plan) < 0)
+	if (limits_oom(plan) < 0)
 		return 200;
 	fd = open("/proc/self/oom_score_adj", O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
