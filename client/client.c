@@ -39,6 +39,7 @@ struct client {
 struct client_run {
 	struct client *client;
 	struct ctl *ctl; /* its lease is the connection's */
+	uint64_t token;
 	struct run *run;
 };
 
@@ -272,23 +273,21 @@ static int bind_append(struct client *c, const struct bind *b)
 
 /* ---- connections ---- */
 
+/* NULL: none whose daemon still lives. */
 static struct ctl *idle_take(struct client *c)
-{
-	struct ctl *ctl = NULL;
-
-	(void)pthread_mutex_lock(&c->lock);
-	if (c->nidle > 0)
-		ctl = c->idle[--c->nidle];
-	(void)pthread_mutex_unlock(&c->lock);
-	return ctl;
-}
-
-static void idle_drop(struct client *c)
 {
 	struct ctl *ctl;
 
-	while ((ctl = idle_take(c)))
+	do {
+		ctl = NULL;
+		(void)pthread_mutex_lock(&c->lock);
+		if (c->nidle > 0)
+			ctl = c->idle[--c->nidle];
+		(void)pthread_mutex_unlock(&c->lock);
+		if (!ctl || ctl_alive(ctl))
+			return ctl;
 		ctl_close(ctl);
+	} while (true);
 }
 
 static int connect_new(struct client *c, struct diag *diag, struct ctl **ret)
@@ -312,17 +311,17 @@ static int connect_new(struct client *c, struct diag *diag, struct ctl **ret)
 	return 0;
 }
 
-/* A connection, and the mount seen through it. An idle connection shows only now whether its daemon
- * still lives; when it does not, all idle ones are as dead, and the daemon is started anew. */
-static int connect_attached(struct client *c, struct diag *diag, struct ctl **ret_ctl,
-			    struct ctl_attach *ret)
+/* A connection, and the mount seen through it, under a lease when there is a @what to lease it for. The
+ * daemon of an idle connection may end at the very moment; then it is started anew. */
+static int connect_attached(struct client *c, const char *what, struct diag *diag,
+			    struct ctl **ret_ctl, struct ctl_attach *ret)
 {
 	struct diag d = {0};
 	struct ctl *ctl = idle_take(c);
 	int r;
 
 	if (ctl) {
-		r = ctl_attach(ctl, &d, ret);
+		r = ctl_attach_leased(ctl, what, &d, ret);
 		if (r == 0) {
 			*ret_ctl = ctl;
 			return 0;
@@ -330,12 +329,11 @@ static int connect_attached(struct client *c, struct diag *diag, struct ctl **re
 		ctl_close(ctl);
 		if (r != -EPIPE)
 			return diag_set(diag, r, "%s", d.text[0] ? d.text : err_text(r));
-		idle_drop(c);
 	}
 	r = connect_new(c, diag, &ctl);
 	if (r < 0)
 		return r;
-	r = ctl_attach(ctl, diag, ret);
+	r = ctl_attach_leased(ctl, what, diag, ret);
 	if (r < 0) {
 		ctl_close(ctl);
 		return r;
@@ -346,13 +344,8 @@ static int connect_attached(struct client *c, struct diag *diag, struct ctl **re
 
 int client_ctl_get(struct client *c, struct diag *diag, struct ctl **ret)
 {
-	struct ctl_attach at;
-	int r;
-
-	r = connect_attached(c, diag, ret, &at);
-	if (r == 0)
-		ctl_attach_release(&at);
-	return r;
+	*ret = idle_take(c);
+	return *ret ? 0 : connect_new(c, diag, ret);
 }
 
 void client_ctl_put(struct client *c, struct ctl *ctl, bool broken)
@@ -375,7 +368,7 @@ int client_attach(struct client *c, struct diag *diag, struct ctl_attach *ret)
 	struct ctl *ctl;
 	int r;
 
-	r = connect_attached(c, diag, &ctl, ret);
+	r = connect_attached(c, NULL, diag, &ctl, ret);
 	if (r == 0)
 		client_ctl_put(c, ctl, false);
 	return r;
@@ -424,22 +417,18 @@ static int start_in(const struct ctl_attach *at, struct run_spec *spec, struct d
 	return run_start(spec, diag, ret);
 }
 
-/* The lease comes first, so that no rollback takes the tree away in between; and again with the
- * process that a forced one may kill. */
+/* The lease comes with the mount, so that no rollback takes the tree away in between; and again with
+ * the process that a forced one may kill. */
 static int start_leased(struct client *c, struct run_spec *spec, const char *what,
 			struct diag *diag, struct client_run *cr)
 {
 	struct ctl_attach at;
 	int r;
 
-	r = client_ctl_get(c, diag, &cr->ctl);
-	if (r == 0)
-		r = ctl_lease(cr->ctl, what, -1, diag);
+	r = connect_attached(c, what, diag, &cr->ctl, &at);
 	if (r < 0)
 		return r;
-	r = ctl_attach(cr->ctl, diag, &at);
-	if (r < 0)
-		return r;
+	cr->token = at.token;
 	r = start_in(&at, spec, diag, &cr->run);
 	ctl_attach_release(&at);
 	if (r < 0)
@@ -471,6 +460,11 @@ int client_run_start(struct client *c, struct run_spec *spec, const char *what, 
 struct run *client_run_of(struct client_run *cr)
 {
 	return cr->run;
+}
+
+uint64_t client_run_token(const struct client_run *cr)
+{
+	return cr->token;
 }
 
 void client_run_free(struct client_run *cr)

@@ -38,6 +38,8 @@ struct client_run;
 int client_run_start(struct client *c, struct run_spec *spec, const char *what, struct diag *diag,
 		     struct client_run **ret) MUST_USE;
 struct run *client_run_of(struct client_run *cr);
+/* For ctl_changes: what changed since it was started. */
+uint64_t client_run_token(const struct client_run *cr);
 void client_run_free(struct client_run *cr);
 
 /* Where rattan's other programs are: beside this executable (build tree) or in libexec. Owned by

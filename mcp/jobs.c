@@ -25,6 +25,7 @@ struct job {
 
 	pthread_mutex_t run_lock; /* held while the run is used, so that its end waits */
 	struct client_run *cr;    /* run_lock; NULL once it has ended */
+	uint64_t token;           /* constant once started */
 
 	/* jobs.lock */
 	unsigned refs;
@@ -250,6 +251,8 @@ int job_start(struct jobs *js, struct client *c, struct run_spec *spec, const ch
 	spec->limits.output = JOB_OUTPUT_MAX;
 	(void)pthread_mutex_lock(&j->run_lock);
 	r = client_run_start(c, spec, command, diag, &j->cr);
+	if (!r)
+		j->token = client_run_token(j->cr);
 	(void)pthread_mutex_unlock(&j->run_lock);
 	if (r) {
 		leave(js, j);
@@ -433,6 +436,11 @@ size_t jobs_list(struct jobs *js, struct job **ret, size_t max)
 	}
 	(void)pthread_mutex_unlock(&js->lock);
 	return n;
+}
+
+uint64_t job_token(const struct job *j)
+{
+	return j->token;
 }
 
 uint64_t job_size(struct job *j, int stream)

@@ -1,7 +1,6 @@
 #include "mcp/session.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,7 +16,6 @@ struct env_slot {
 	pthread_mutex_t reach; /* one thread starts the daemon, the others wait for it */
 	struct client *client; /* reach */
 	bool reached;          /* reach */
-	_Atomic uint64_t mark; /* change token of the last look; 0: none yet */
 };
 
 struct mcp_session {
@@ -234,68 +232,9 @@ void session_discard(struct mcp_session *s)
 	}
 }
 
-static int ignore_change(void *arg, const char *path, char what)
-{
-	(void)arg;
-	(void)path;
-	(void)what;
-	return 0;
-}
-
-static struct env_slot *slot_of(struct mcp_session *s, const struct client *c)
-{
-	struct env_slot *slot = NULL;
-
-	(void)pthread_mutex_lock(&s->lock);
-	for (size_t i = 0; i < s->nenvs && !slot; i++)
-		if (!strcmp(s->envs[i].name, client_env(c)))
-			slot = &s->envs[i];
-	(void)pthread_mutex_unlock(&s->lock);
-	return slot;
-}
-
-/* A status counts all that is uncommitted; going on from the last mark costs only what is new. */
-static int advance(struct ctl *ctl, uint64_t from, uint64_t *ret_token)
-{
-	struct diag diag = {0};
-	struct ctl_status st;
-	int r = -ESTALE;
-
-	if (from)
-		r = ctl_changes(ctl, from, &diag, ret_token, ignore_change, NULL);
-	if (r != -ESTALE)
-		return r;
-	r = ctl_status(ctl, &diag, &st);
-	if (r)
-		return r;
-	*ret_token = st.token;
-	ctl_status_release(&st);
-	return 0;
-}
-
-int session_mark(struct mcp_session *s, struct client *c, uint64_t *ret_token)
-{
-	struct env_slot *slot = slot_of(s, c);
-	struct diag diag = {0};
-	struct ctl *ctl;
-	int r;
-
-	if (!slot)
-		return -ENOENT;
-	r = client_ctl_get(c, &diag, &ctl);
-	if (r)
-		return r;
-	r = advance(ctl, slot->mark, ret_token);
-	client_ctl_put(c, ctl, r != 0);
-	if (!r)
-		slot->mark = *ret_token;
-	return r;
-}
-
-int session_changes(struct mcp_session *s, struct client *c, uint64_t token,
+int session_changes(struct client *c, uint64_t token,
 		    int (*fn)(void *arg, const char *path, char what), void *arg)
 {
-	struct env_slot *slot = slot_of(s, c);
 	struct diag diag = {0};
 	uint64_t now = 0;
 	struct ctl *ctl;
@@ -306,7 +245,5 @@ int session_changes(struct mcp_session *s, struct client *c, uint64_t token,
 		return r;
 	r = ctl_changes(ctl, token, &diag, &now, fn, arg);
 	client_ctl_put(c, ctl, r && r != -ESTALE);
-	if (!r && slot)
-		slot->mark = now;
 	return r;
 }

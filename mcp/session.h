@@ -35,9 +35,7 @@ int session_client(struct mcp_session *s, const char *name, struct diag *diag,
 /* Unless the settings say keep: discard what is uncommitted in all environments that were reached. */
 void session_discard(struct mcp_session *s);
 
-/* Now, as a token for session_changes: what other calls change later is told apart by time only. */
-int session_mark(struct mcp_session *s, struct client *c, uint64_t *ret_token) MUST_USE;
-/* Calls @fn for each path changed since @token. -ESTALE: too much has changed to say, or the tree is
+/* Calls @fn for each path changed since @token (job_token), by that command or beside it. -ESTALE: too much has changed to say, or the tree is
  * another one (rollback). */
-int session_changes(struct mcp_session *s, struct client *c, uint64_t token,
+int session_changes(struct client *c, uint64_t token,
 		    int (*fn)(void *arg, const char *path, char what), void *arg) MUST_USE;

@@ -17,10 +17,9 @@
 
 /* ---- what changed ---- */
 
-static void look_at_changes(struct mcp_session *s, struct client *c, uint64_t token,
-			    struct changes *ch)
+static void look_at_changes(struct client *c, const struct job *j, struct changes *ch)
 {
-	ch->known = token && !session_changes(s, c, token, changes_add, ch);
+	ch->known = !session_changes(c, job_token(j), changes_add, ch);
 }
 
 static int put_changes(struct buf *out, const struct changes *ch)
@@ -280,12 +279,10 @@ static int start(struct tool_call *call, struct client *c, const struct shell_re
 static int run_shell(struct tool_call *call, const cJSON *args, struct tool_result *out)
 {
 	cleanup_shell_req struct shell_req req = {0};
-	struct mcp_session *s = tool_session(call);
 	cleanup_job struct job *j = NULL;
 	struct changes ch = {0};
 	struct job_info in;
 	struct client *c;
-	uint64_t token = 0;
 	int r;
 
 	r = shell_req_parse(call, args, SHELL_RUN, out, &req);
@@ -294,8 +291,6 @@ static int run_shell(struct tool_call *call, const cJSON *args, struct tool_resu
 	c = tool_client(call, args, out);
 	if (!c)
 		return 0;
-	if (session_mark(s, c, &token))
-		token = 0; /* the answer then says nothing about changes */
 	r = start(call, c, &req, out, &j);
 	if (r)
 		return r == -ECANCELED ? 0 : r;
@@ -308,7 +303,7 @@ static int run_shell(struct tool_call *call, const cJSON *args, struct tool_resu
 		if (r < 0)
 			return tool_error(out, "the server is ending");
 	}
-	look_at_changes(s, c, token, &ch);
+	look_at_changes(c, j, &ch);
 	job_get_info(j, &in);
 	r = req.structured ? answer_structured(j, &in, &ch, req.max_output, out)
 			   : shell_answer(j, &ch, req.max_output, out);

@@ -288,6 +288,18 @@ int ctl_open(const struct ctl_env_opts *o, struct diag *diag, struct ctl **ret)
 	return 0;
 }
 
+bool ctl_alive(const struct ctl *c)
+{
+	char byte;
+	ssize_t n;
+
+	if (c->sock < 0)
+		return false;
+	/* Between calls there is nothing to read: anything else is the end, or out of step. */
+	n = recv(c->sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	return n < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
 void ctl_close(struct ctl *c)
 {
 	if (!c)
@@ -302,9 +314,9 @@ void ctl_close(struct ctl *c)
 
 /* ---- the mount ---- */
 
-int ctl_attach(struct ctl *c, struct diag *diag, struct ctl_attach *ret)
+int ctl_attach_leased(struct ctl *c, const char *what, struct diag *diag, struct ctl_attach *ret)
 {
-	struct ctl_req rq = {.op = CTL_OP_ATTACH};
+	struct ctl_req rq = {.op = CTL_OP_ATTACH, .what = (char *)(uintptr_t)what};
 	int r = call(c, &rq, -1, diag, &ctl_table_attach, ret);
 
 	ret->root_fd = ret->userns_fd = ret->mntns_fd = -1;
@@ -319,6 +331,11 @@ int ctl_attach(struct ctl *c, struct diag *diag, struct ctl_attach *ret)
 	}
 	c->nfds = 0;
 	return 0;
+}
+
+int ctl_attach(struct ctl *c, struct diag *diag, struct ctl_attach *ret)
+{
+	return ctl_attach_leased(c, NULL, diag, ret);
 }
 
 void ctl_attach_release(struct ctl_attach *a)

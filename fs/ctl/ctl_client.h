@@ -48,6 +48,8 @@ int ctl_runtime_dir(char **ret) MUST_USE;
 
 int ctl_open(const struct ctl_env_opts *o, struct diag *diag, struct ctl **ret) MUST_USE;
 void ctl_close(struct ctl *c);
+/* Between calls: is the daemon still at the other end? Costs no call, and may be wrong right after. */
+bool ctl_alive(const struct ctl *c);
 static inline void cleanup_ctlp(struct ctl **c)
 {
 	ctl_close(*c);
@@ -62,8 +64,12 @@ struct ctl_attach {
 	char root[4096];         /* its path, inside the namespace */
 	uint64_t generation;     /* changes with every fresh mount (rollback, other policy) */
 	char writable[4096]; /* the policy's places, newline-separated; "" is none, "/" is all */
+	uint64_t token;      /* what changes from now on: for ctl_changes */
 };
 int ctl_attach(struct ctl *c, struct diag *diag, struct ctl_attach *ret) MUST_USE;
+/* ctl_lease and then ctl_attach in one call: no rollback can come in between. Neither on failure. */
+int ctl_attach_leased(struct ctl *c, const char *what, struct diag *diag,
+		      struct ctl_attach *ret) MUST_USE;
 void ctl_attach_release(struct ctl_attach *a);
 
 /* While a lease is held, a rollback needs force. One lease a connection: a second call replaces the

@@ -93,6 +93,7 @@ static const struct field attach_fields[] = {
 	FIELD(ctl_attach, root, F_CHARS),
 	FIELD(ctl_attach, generation, F_U64),
 	FIELD(ctl_attach, writable, F_CHARS),
+	FIELD(ctl_attach, token, F_U64),
 };
 const struct ctl_table ctl_table_attach = TABLE(attach_fields, ctl_attach);
 

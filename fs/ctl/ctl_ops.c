@@ -78,8 +78,15 @@ static int op_open(struct call *c)
 static int op_attach(struct call *c)
 {
 	struct ctl_attach at;
-	int r = env_attach(c->env, &c->diag, &at);
+	int r = 0;
 
+	if (c->rq.what)
+		r = env_lease(c->env, c->owner, c->rq.what, -1, &c->diag);
+	if (r < 0)
+		return r;
+	r = env_attach(c->env, &c->diag, &at);
+	if (r < 0 && c->rq.what)
+		env_unlease(c->env, c->owner);
 	if (r < 0)
 		return r;
 	c->a->fds[c->a->nfds++] = at.root_fd;

@@ -233,6 +233,7 @@ static int dup_to(int fd, int *ret)
 
 int env_attach(struct env *e, struct diag *diag, struct ctl_attach *ret)
 {
+	struct ovl_counts n;
 	int r;
 
 	memset(ret, 0, sizeof(*ret));
@@ -256,6 +257,8 @@ int env_attach(struct env *e, struct diag *diag, struct ctl_attach *ret)
 	}
 	memcpy(ret->root, e->cur.dir, sizeof(ret->root));
 	ret->generation = e->generation;
+	ovl_counts(e->cur.ovl, &n);
+	ret->token = env_token_locked(e, n.changes);
 	return 0;
 }
 

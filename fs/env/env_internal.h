@@ -55,6 +55,9 @@ struct env {
 	unsigned nleases;
 };
 
+/* fs/env/env_view.c: the place in the change log after @changes of them, for ctl_changes. */
+uint64_t env_token_locked(const struct env *e, uint64_t changes);
+
 static inline void env_unlockp(pthread_mutex_t **m)
 {
 	(void)pthread_mutex_unlock(*m);

@@ -17,7 +17,7 @@
 #define TOKEN_BITS 44
 #define TOKEN_MASK ((UINT64_C(1) << TOKEN_BITS) - 1)
 
-static uint64_t make_token(const struct env *e, uint64_t changes)
+uint64_t env_token_locked(const struct env *e, uint64_t changes)
 {
 	return (e->generation << TOKEN_BITS) | ((changes + 1) & TOKEN_MASK);
 }
@@ -54,7 +54,7 @@ static int status_changes(struct env *e, struct ctl_status *ret)
 
 	ovl_counts(e->cur.ovl, &n);
 	ret->bytes_dirty = n.bytes_dirty;
-	ret->token = make_token(e, n.changes);
+	ret->token = env_token_locked(e, n.changes);
 	r = store_head_commit(e->store, e->rec.head, &at);
 	if (r < 0 || (!n.layer_changed && at == e->rec.head))
 		return r;
@@ -328,7 +328,8 @@ int env_changes(struct env *e, uint64_t token, struct diag *diag, uint64_t *ret_
 	ovl_counts(e->cur.ovl, &n);
 	if (token) {
 		since = (token & TOKEN_MASK) - 1;
-		if (token >> TOKEN_BITS != make_token(e, 0) >> TOKEN_BITS || since > n.changes)
+		if (token >> TOKEN_BITS != env_token_locked(e, 0) >> TOKEN_BITS ||
+		    since > n.changes)
 			return diag_set(
 				diag, -ESTALE,
 				"the token is of an earlier mount; look at everything again");
@@ -336,6 +337,6 @@ int env_changes(struct env *e, uint64_t token, struct diag *diag, uint64_t *ret_
 	r = ovl_changes(e->cur.ovl, since, fn, arg);
 	if (r == -ESTALE)
 		return diag_set(diag, r, "too much has changed since; look at everything again");
-	*ret_token = make_token(e, n.changes);
+	*ret_token = env_token_locked(e, n.changes);
 	return r;
 }

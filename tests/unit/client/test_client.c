@@ -107,6 +107,9 @@ static void test_killed_daemon(struct client *c)
 	eq_int(client_ctl_get(c, NULL, &ctl), 0, "and so does a control connection");
 	client_ctl_put(c, ctl, false);
 	ok(daemon_pid(c) != pid, "another one");
+	(void)kill(daemon_pid(c), SIGKILL);
+	(void)usleep(300000);
+	ok(daemon_pid(c) > 0, "an idle connection whose daemon is dead is not handed out");
 }
 
 static bool is_up(struct run *r)
@@ -120,6 +123,23 @@ static bool is_up(struct run *r)
 	return up;
 }
 
+static int find_seen(void *arg, const char *path, char what)
+{
+	bool *seen = arg;
+
+	(void)what;
+	*seen |= !strcmp(path, "/workspace/seen");
+	return 0;
+}
+
+static bool saw_change(struct ctl *ctl, uint64_t token)
+{
+	bool seen = false;
+	uint64_t now = 0;
+
+	return ctl_changes(ctl, token, NULL, &now, find_seen, &seen) == 0 && seen && now > token;
+}
+
 static void test_lease(struct client *c)
 {
 	struct client_run *cr = NULL;
@@ -130,12 +150,13 @@ static void test_lease(struct client *c)
 	struct run_spec s;
 
 	run_spec_init(&s);
-	s.shell = "echo up; exec sleep 100";
+	s.shell = "echo x > seen; echo up; exec sleep 100";
 	s.stage3 = stage3;
 	eq_int(client_run_start(c, &s, "sleep", &d, &cr), 0, "a long command: %s", d.text);
 	while (cr && !is_up(client_run_of(cr)) && run_wait(client_run_of(cr), 50, &res) == 0)
 		;
 	eq_int(client_ctl_get(c, &d, &ctl), 0, "beside it a connection");
+	ok(saw_change(ctl, client_run_token(cr)), "what it changed is told from its start on");
 	d.text[0] = '\0';
 	eq_int(ctl_reset(ctl, false, &d, &moved), -EBUSY, "no reset under it: %s", d.text);
 	eq_int(ctl_reset(ctl, true, &d, &moved), 0, "unless it is forced");
