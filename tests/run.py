@@ -88,7 +88,8 @@ def header(path):
 class Bed:
     """Where end-to-end tests run: programs installed and sources copied to a place that the test user can read."""
 
-    def __init__(self, d):
+    def __init__(self, d, long):
+        self.long = long
         self.top = pathlib.Path(tempfile.mkdtemp(prefix="rattan-test.", dir="/var/tmp"))
         self.top.chmod(0o755)
         self.root = os.getuid() == 0
@@ -146,6 +147,8 @@ class Bed:
         for k in ("RATTAN_CASES", "CI"):
             if k in os.environ:
                 env[k] = os.environ[k]
+        if self.long:
+            env["RATTAN_LONG"] = "1"
         who = {}
         if self.root and not as_root:
             run(["chown", "-R", f"{self.uid}:{self.gid}", str(work)], check=True)
@@ -222,7 +225,7 @@ def main():
                 unit(tsan, "tsan", {"TSAN_OPTIONS": "halt_on_error=1"})
     if plain:
         npm()
-        bed = Bed(plain)
+        bed = Bed(plain, o.long)
         tests = [p for d in ("e2e", "mcp") for p in sorted((bed.src / "tests" / d).glob("*"))
                  if p.suffix in (".sh", ".py", ".mjs") and os.access(p, os.X_OK)]
         for p in tests:
