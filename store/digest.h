@@ -14,6 +14,8 @@ struct digest {
 	uint8_t b[DIGEST_LEN];
 };
 
+/* Before the first digest: OpenSSL is not to read the host's configuration for it. May be repeated. */
+void digest_prepare(void);
 int digest_of(const void *p, size_t n, struct digest *ret) MUST_USE;
 /* 64 lower-case hex digits and NUL. */
 void digest_hex(const struct digest *d, char out[static DIGEST_LEN * 2 + 1]);

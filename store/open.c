@@ -403,6 +403,7 @@ int store_open_limits(const char *dir, unsigned flags, const struct store_limits
 
 	if (!s)
 		return -ENOMEM;
+	digest_prepare();
 	s->dir_fd = s->lock_fd = -1;
 	s->rdonly = flags & STORE_RDONLY;
 	s->dir = strdup(dir);
