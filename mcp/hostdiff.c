@@ -14,6 +14,7 @@
 
 #define SIDE_MAX   (16 << 20)
 #define TIMEOUT_MS 10000
+#define SIDE_FD    16 /* from here on: away from the numbers that diff gets */
 
 bool hostdiff_binary(int fd)
 {
@@ -103,28 +104,26 @@ int hostdiff_unified(int a_fd, int b_fd, const char *a_name, const char *b_name,
 		     struct buf *out, bool *ret_cut)
 {
 	cleanup_fd int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	cleanup_fd int a = fcntl(a_fd < 0 ? null : a_fd, F_DUPFD_CLOEXEC, SIDE_FD);
+	cleanup_fd int b = fcntl(b_fd < 0 ? null : b_fd, F_DUPFD_CLOEXEC, SIDE_FD);
 	cleanup_fd int rd = -1;
 	cleanup_fd int wr = -1;
 	int p[2], status, r;
 	pid_t pid;
 
 	*ret_cut = false;
-	if (null < 0)
+	if (a < 0 || b < 0)
 		return ret_nerrno();
-	if (a_fd < 0)
-		a_fd = null;
-	if (b_fd < 0)
-		b_fd = null;
-	r = check_side(a_fd);
+	r = check_side(a);
 	if (!r)
-		r = check_side(b_fd);
+		r = check_side(b);
 	if (r)
 		return r;
 	if (pipe2(p, O_CLOEXEC))
 		return ret_nerrno();
 	rd = p[0];
 	wr = p[1];
-	r = start_diff(a_fd, b_fd, a_name, b_name, wr, &pid);
+	r = start_diff(a, b, a_name, b_name, wr, &pid);
 	if (r)
 		return r;
 	(void)close(steal_fd(&wr));
