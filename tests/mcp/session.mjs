@@ -126,12 +126,40 @@ async function session(mode, env) {
   return took;
 }
 
+// Everything writable, if the person who starts the server says so: the system's programs go and come back. Not otherwise.
+async function wholeTree(mode, env) {
+  const narrow = await connect(mode, ['--env', 'narrow'], env);
+  assert.match(await narrow.call('shell_run', { command: 'rm -rf /usr/bin' }), /^exit 1 [\s\S]*(denied|Read-only)/);
+  assert.match(await narrow.call('shell_run', { command: 'ls -d /usr/bin/ls' }), /^exit 0/);
+  await assert.rejects(narrow.call('rattan_write_file', { path: '/etc/x', content: 'x' }), /error: .*\/workspace/s);
+  await narrow.close();
+  const s = await connect(mode, ['--env', 'wide', '--writable-root', '/'], env);
+  await s.call('shell_run', { command: 'echo mine > /etc/mine; rm -rf /usr/bin' });
+  // The shell went as well, which is said; what needs none says that ls is not there.
+  await assert.rejects(s.call('shell_run', { command: 'ls' }), /neither bash nor sh/);
+  await assert.rejects(s.call('rattan_read_file', { path: '/usr/bin/ls' }), /error: /);
+  await s.call('env_rollback', { to_commit_id: 'base' });
+  assert.match(await s.call('shell_run', { command: 'ls /usr/bin/ls; test -e /etc/mine || echo gone' }), /^exit 0[\s\S]*\ngone/);
+  await s.close();
+}
+
+// Names, sizes, modes and times of what must stay as it is; content of what is small.
+function host(top) {
+  return ['/usr/bin', '/etc', process.env.HOME].map(d => fs.readdirSync(d).sort().map(n => {
+    const p = path.join(d, n), t = fs.lstatSync(p, { throwIfNoEntry: false });
+    return t && !p.startsWith(top) ? `${p} ${t.ino} ${t.size} ${t.mode} ${t.mtimeMs}` : '';
+  }).join('\n')).join('\n');
+}
+
 const only = process.argv.slice(2);
 for (const mode of only.length ? only : modes) {
   const top = fs.mkdtempSync(path.join(process.env.TMPDIR ?? os.tmpdir(), `session-${mode}-`));
   const env = { ...process.env, XDG_DATA_HOME: path.join(top, 'data'), XDG_RUNTIME_DIR: process.env.XDG_RUNTIME_DIR ?? path.join(top, 'run') };
   fs.mkdirSync(env.XDG_RUNTIME_DIR, { recursive: true, mode: 0o700 });
   const began = performance.now();
+  const before = host(top);
   const closing = await session(mode, env);
+  await wholeTree(mode, env);
+  assert.equal(host(top), before, 'the host is as it was');
   console.log(`${mode}: ok in ${((performance.now() - began) / 1000).toFixed(1)} s, closed in ${closing.toFixed(0)} ms`);
 }

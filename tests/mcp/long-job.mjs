@@ -1,0 +1,33 @@
+#!/usr/bin/env node
+// timeout: 240
+// Two minutes of work as a background job, polled to its end as an agent does, while other calls are answered.
+import assert from 'node:assert/strict';
+
+let clients;
+try {
+  clients = await import('./clients.mjs');
+} catch (e) {
+  if (e.code !== 'ERR_MODULE_NOT_FOUND') throw e;
+  console.log('the SDK clients are not installed (npm ci in tests/mcp)');
+  process.exit(77);
+}
+const s = await clients.connect('v2-auto', [], { ...process.env });
+const began = performance.now();
+let t = await s.call('shell_run', { command: 'for i in $(seq 120); do echo step $i; sleep 1; done; echo finished > result', wait: 2 });
+const id = t.match(/\bjob[ =:]+"?([A-Za-z0-9_-]+)/)[1];
+let polls = 0, other = 0;
+for (;;) {
+  t = await s.call('shell_job_wait', { job_id: id, wait_seconds: 20 });
+  polls++;
+  if (!/running/.test(t.split('\n')[0])) break;
+  const one = performance.now();
+  await s.call('rattan_list_dir', { path: '/workspace' });
+  other = Math.max(other, performance.now() - one);
+}
+const took = (performance.now() - began) / 1000;
+assert.match(t, /exit 0/);
+assert.ok(took >= 120 && polls >= 5, `${took} s, ${polls} polls`);
+assert.match(await s.call('shell_job_output', { job_id: id, tail_bytes: 100 }), /step 120/);
+assert.match(await s.call('rattan_read_file', { path: '/workspace/result' }), /finished/);
+await s.close();
+console.log(`${took.toFixed(0)} s in ${polls} polls; another call took at most ${other.toFixed(0)} ms meanwhile`);
