@@ -140,6 +140,37 @@ def calls(o, n):
     return fig
 
 
+def npm_input(d):
+    """A warm cache of the test clients' packages, if npm and its registry can be had."""
+    if shutil.which("npm"):
+        for f in ("package.json", "package-lock.json"):
+            shutil.copy(HERE.parent / "mcp" / f, d)
+        r = subprocess.run(["npm", "ci", "--cache", str(d / "npm"), "--no-audit", "--no-fund", "--loglevel=error"], cwd=d,
+                           capture_output=True)
+        shutil.rmtree(d / "node_modules", ignore_errors=True)
+        if r.returncode:
+            shutil.rmtree(d / "npm", ignore_errors=True)
+
+
+def disk(path):
+    return int(subprocess.run(["du", "-s", "-B1", path], capture_output=True, text=True).stdout.split()[0])
+
+
+def store_size(o, top, n=4):
+    """n environments, each with the same unpacked tree and one file of its own, against n copies."""
+    subprocess.run(["tar", "xf", str(top / "in/in.tar")], cwd=top, check=True)
+    one = disk(top / "tree")
+    shutil.rmtree(top / "tree")
+    env = dict(os.environ, RATTAN_DATA_DIR=str(top / "sizes"))
+    for i in range(n):
+        subprocess.run([o.rattan, "run", "-e", f"s{i}", "--overlay", f"{top}/in=/srv", "--", "sh", "-c",
+                        f"tar xf /srv/in.tar && echo {i} > own"], env=env, check=True)
+        subprocess.run([o.rattan, "commit", "-e", f"s{i}", "-m", "tree"], env=env, check=True, capture_output=True)
+        if i == 0:
+            first = disk(top / "sizes")
+    return {"one copy": one, "copies": n, "store after one": first, "store after all": disk(top / "sizes")}
+
+
 def main():
     a = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     a.add_argument("--rattan", required=True)
@@ -164,6 +195,10 @@ def main():
         for k, v in report["calls"].items():
             print(f"{k:34} {v['p50_ms']:9.2f} {v['p99_ms']:9.2f}")
         print(f"{'shell_run true / bwrap true':34} {pct(c['shell_run true'], .5) / pct(c['bwrap true'], .5):9.2f}")
+        report["size"] = z = store_size(o, top)
+        print(f"\n{z['copies']} similar trees: {z['copies'] * z['one copy'] / 1e6:.1f} MB as copies, "
+              f"{z['store after all'] / 1e6:.1f} MB in the store ({z['store after one'] / 1e6:.1f} MB with the first)")
+        npm_input(top / "in")
         w = whole_programs(o, top, tar)
         report["programs"] = w
         kinds = ("native", "overlayfs", "fuse-overlayfs", "rattan")

@@ -18,6 +18,9 @@ phase git-status git status --porcelain
 phase git-switch bash -c 'git switch -qc two && for f in pkg0*/sub1/*.txt; do echo x >> "$f"; done && git commit -qam two && git switch -q - && git switch -q two'
 phase make make -j2 -C csrc
 phase make-again make -C csrc
+if command -v rg > /dev/null; then
+	phase rg bash -c 'rg -c zz_ . || true'
+fi
 phase grep-r bash -c 'grep -rc zz_ . || true'
 phase find-stat find . -printf '%s %m %T@\n'
 phase cp-a cp -a ../tree ../copy
@@ -30,3 +33,11 @@ for i in range(100):
 '
 phase write-64M bash -c 'dd if=/dev/zero of=big bs=1M count=64 conv=fsync status=none'
 phase read-64M cat big
+if [ -d "${input%/*}/npm" ]; then
+	cp -r "${input%/*}/npm" ../npm-cache
+	mkdir ../app
+	cp "${input%/*}"/package*.json ../app
+	cd ../app
+	phase npm-ci npm ci --offline --cache ../npm-cache --no-audit --no-fund --loglevel=error
+	cd ../tree
+fi
