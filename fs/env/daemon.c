@@ -24,6 +24,7 @@
 #include "fs/ctl/ctl_server.h"
 #include "fs/env/daemon_internal.h"
 #include "fs/env/env.h"
+#include "fs/env/pulse.h"
 #include "fs/fuse/mount.h"
 
 #define IDLE_S  600
@@ -331,7 +332,7 @@ int daemon_serve(const struct daemon_opts *o)
 
 /* ---- keeper and daemon ---- */
 
-static int be_daemon(const struct daemon_opts *o, const char *mnt, int sock, bool helper,
+static int be_daemon(const struct daemon_opts *o, const char *mnt, int sock, int pulse, bool helper,
 		     bool own_ns, const struct diag *why, int ready_fd)
 {
 	cleanup_fd int signal_fd = -1;
@@ -345,6 +346,9 @@ static int be_daemon(const struct daemon_opts *o, const char *mnt, int sock, boo
 	/* No core file with file contents in it, and no look into this process by others of our user
 	 * id; its own /proc/self stays open to it. */
 	(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	r = pulse_start(pulse);
+	if (r < 0)
+		log_warn("the keeper will see this process's end late: %s", err_text(r));
 	fill_env_opts(o, &eo);
 	keeper_link_init(&eo.link, sock, helper);
 	/* Always: a single mapped id cannot show others (fs/fuse/session.h). 0 in a namespace of our
@@ -366,20 +370,23 @@ static int be_keeper(const struct daemon_opts *o, const char *mnt, bool own_ns,
 		     const struct diag *why)
 {
 	bool helper = !own_ns && geteuid() != 0;
-	int sv[2], ready_fd = o->ready_fd, status;
+	int sv[2], pulse[2], ready_fd = o->ready_fd, status;
 	char sock[4096];
 	pid_t pid;
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0 ||
+	    pipe2(pulse, O_CLOEXEC) < 0)
 		return daemon_tell(&ready_fd, ret_nerrno(), NULL, NULL, 0);
 	pid = fork();
 	if (pid < 0)
 		return daemon_tell(&ready_fd, ret_nerrno(), NULL, NULL, 0);
 	if (pid == 0) {
 		(void)close(sv[0]);
-		return be_daemon(o, mnt, sv[1], helper, own_ns, why, ready_fd);
+		(void)close(pulse[0]);
+		return be_daemon(o, mnt, sv[1], pulse[1], helper, own_ns, why, ready_fd);
 	}
 	(void)close(sv[1]);
+	(void)close(pulse[1]);
 	if (ready_fd >= 0)
 		(void)close(ready_fd);
 	(void)prctl(PR_SET_NAME, "rattan-keeper", 0, 0, 0);
@@ -387,7 +394,7 @@ static int be_keeper(const struct daemon_opts *o, const char *mnt, bool own_ns,
 	(void)umask(077);
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)signal(SIGHUP, SIG_IGN);
-	status = keeper_run(sv[0], helper, pid);
+	status = keeper_run(sv[0], pulse[0], helper, pid);
 	if (!WIFSIGNALED(status))
 		return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
 	log_error("the daemon was killed by signal %d (%s); the next client starts another",

@@ -421,25 +421,39 @@ static bool reap(pid_t daemon, int flags, int *status)
 	return p < 0;
 }
 
-int keeper_run(int sock, bool helper, pid_t pid)
+/* Nobody serves them any more: who waits for an answer, a last thread of the daemon included, gets an
+ * error now. */
+static void end_mounts(const struct keeper_link *k)
+{
+	for (size_t i = 0; i < KEEPER_MOUNTS; i++)
+		if (k->mounts[i].fd >= 0)
+			mount_abort(k->mounts[i].dir);
+}
+
+int keeper_run(int sock, int pulse, bool helper, pid_t pid)
 {
 	cleanup_fd int pidfd = pidfd_open(pid, 0);
-	bool open = pidfd >= 0, dead = false;
+	bool open = true, dead = false;
 	struct keeper_link k;
 	int status = 0;
 
 	keeper_link_init(&k, sock, helper);
-	while (open && !dead) {
-		struct pollfd p[] = {{.fd = sock, .events = POLLIN},
-				     {.fd = pidfd, .events = POLLIN}};
+	/* A daemon that only closed its end is still flushing. */
+	while (pidfd >= 0 && !dead) {
+		struct pollfd p[] = {{.fd = open ? sock : -1, .events = POLLIN},
+				     {.fd = pidfd, .events = POLLIN},
+				     {.fd = pulse, .events = POLLIN}};
 
 		if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno != EINTR)
 			break;
 		if (p[0].revents & (POLLIN | POLLHUP | POLLERR))
 			open = serve_one(&k);
+		if (p[2].revents) {
+			end_mounts(&k);
+			pulse = -1;
+		}
 		dead = reap(pid, WNOHANG, &status);
 	}
-	/* A daemon that only closed its end is still flushing. */
 	if (!dead)
 		(void)reap(pid, 0, &status);
 	for (size_t i = 0; i < KEEPER_MOUNTS; i++) {

@@ -51,6 +51,7 @@ int keeper_bind(struct keeper_link *k, const char *dir, const char *path, const 
 int keeper_unbind(struct keeper_link *k, const char *dir, const char *path,
 		  struct diag *diag) MUST_USE;
 
-/* The keeper's life: serve @sock until the daemon @pid is dead, and clean up. Returns the daemon's
+/* The keeper's life: serve @sock until the daemon @pid is dead, and clean up. When the other end of
+ * @pulse closes (fs/env/pulse.h) it is dying, and the mounts are ended by force. Returns the daemon's
  * wait status. */
-int keeper_run(int sock, bool helper, pid_t pid);
+int keeper_run(int sock, int pulse, bool helper, pid_t pid);

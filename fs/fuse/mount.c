@@ -149,6 +149,13 @@ int mount_fuse(const struct mount_opts *o, struct diag *diag, int *ret_fd)
 			 : mount_direct(o, diag, ret_fd);
 }
 
+void mount_abort(const char *dir)
+{
+	/* FUSE aborts before the kernel looks whether the mount is busy (fuse_umount_begin), so that an
+	 * error says nothing. */
+	(void)umount2(dir, MNT_FORCE | UMOUNT_NOFOLLOW);
+}
+
 int mount_detach(const char *dir, bool helper)
 {
 	if (helper)
