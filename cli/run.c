@@ -243,8 +243,12 @@ static int code_of(const struct args *a, const struct run_result *res, int sig)
 		return cli_fail(CLI_TIMED_OUT, "the command was ended after %s s", a->timeout);
 	if (sig)
 		return 128 + sig;
+	if (!*res->error)
+		return res->code;
 	/* Said here because there is no shell to say it. */
-	return *res->error ? cli_fail(res->code, "%s: %s", a->cmd[0], res->error) : res->code;
+	return a->cmd && a->ncmd && !strcmp(res->step, "exec")
+		       ? cli_fail(res->code, "%s: %s", a->cmd[0], res->error)
+		       : cli_fail(res->code, "the command was ended: %s", res->error);
 }
 
 static int run_it(const struct args *a, const struct plan *p, struct client *c, int *ret_code)

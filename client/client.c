@@ -429,6 +429,7 @@ static int start_leased(struct client *c, struct run_spec *spec, const char *wha
 	if (r < 0)
 		return r;
 	cr->token = at.token;
+	spec->tie_fd = ctl_fd(cr->ctl);
 	r = start_in(&at, spec, diag, &cr->run);
 	ctl_attach_release(&at);
 	if (r < 0)
@@ -447,7 +448,7 @@ int client_run_start(struct client *c, struct run_spec *spec, const char *what, 
 		return -ENOMEM;
 	cr->client = c;
 	r = start_leased(c, spec, what, diag, cr);
-	spec->userns_fd = spec->mntns_fd = -1;
+	spec->userns_fd = spec->mntns_fd = spec->tie_fd = -1;
 	spec->root = spec->writable = NULL;
 	if (r < 0) {
 		client_run_free(cr);

@@ -138,6 +138,8 @@ static int put_end(struct buf *out, const struct job_info *in)
 		return buf_printf(out, "timed out after %.2fs, killed", res->wall_s);
 	if (in->cancelled)
 		return buf_printf(out, "killed after %.2fs", res->wall_s);
+	if (res->state == RUN_SIGNALED && res->error[0])
+		return buf_printf(out, "killed after %.2fs: %s", res->wall_s, res->error);
 	if (res->state == RUN_SIGNALED)
 		return buf_printf(out, "signal SIG%s (exit %d) in %.2fs", signal_name(res->signal),
 				  res->code, res->wall_s);

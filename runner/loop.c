@@ -53,6 +53,14 @@ static void kill_hard(struct run *r)
 		cgroup_kill(r->cgroup);
 }
 
+/* The tree is gone: what the command would still do is lost, and what it reads are errors. */
+static void kill_untied(struct run *r)
+{
+	r->tree_gone = true;
+	close_fd(&r->tie_fd);
+	kill_hard(r);
+}
+
 static void end_gently(struct run *r, unsigned grace_ms)
 {
 	long long at = io_now_ms() + grace_ms;
@@ -340,6 +348,7 @@ static void loop(struct run *r)
 		WAKE,
 		CHILD,
 		STATUS,
+		TIE,
 		ERR,
 		OUT0,
 		OUT1,
@@ -352,6 +361,7 @@ static void loop(struct run *r)
 			[WAKE] = {.fd = r->wake_fd, .events = POLLIN},
 			[CHILD] = {.fd = r->pidfd, .events = POLLIN},
 			[STATUS] = {.fd = r->status_fd, .events = POLLIN},
+			[TIE] = {.fd = r->tie_fd, .events = POLLRDHUP},
 			[ERR] = {.fd = r->err_fd, .events = POLLIN},
 			[OUT0] = {.fd = r->out_fd[0], .events = POLLIN},
 			[OUT1] = {.fd = r->out_fd[1], .events = POLLIN},
@@ -364,6 +374,8 @@ static void loop(struct run *r)
 			read_wake(r);
 		if (p[STATUS].revents)
 			read_status(r);
+		if (p[TIE].revents)
+			kill_untied(r);
 		if (p[ERR].revents)
 			read_bwrap_text(r);
 		if (p[OUT0].revents)
@@ -414,8 +426,12 @@ static void wait_gone(struct run *r)
 
 static void drain(struct run *r)
 {
+	struct pollfd tie = {.fd = r->tie_fd, .events = POLLRDHUP};
 	int i;
 
+	/* It may have died of the tree's end before we heard of that. */
+	if (poll(&tie, 1, 0) > 0)
+		r->tree_gone = true;
 	drain_status(r);
 	for (i = 0; i < 2; i++) {
 		while (r->out_fd[i] >= 0 && read_stream(r, i))

@@ -145,11 +145,14 @@ void run_result_fill(struct run *r, struct run_result *ret)
 		from_failed(r, ret);
 	else if (r->seen & RUN_SEEN_EXITED)
 		from_status(r->wait_status, ret);
-	else if ((r->seen & RUN_SEEN_READY) || r->killed || r->timed_out)
+	else if ((r->seen & RUN_SEEN_READY) || r->killed || r->timed_out || r->tree_gone)
 		/* Init did not live to tell: killed by us, by the kernel for memory, or from outside. */
 		from_status(SIGKILL, ret);
 	else
 		from_bwrap(r, ret);
+	if (r->tree_gone && !ret->step[0])
+		(void)snprintf(ret->error, sizeof(ret->error),
+			       "its file system ended (rattan-fs was stopped or killed)");
 	ret->timed_out = r->timed_out;
 	ret->killed = r->killed;
 	(void)clock_gettime(CLOCK_MONOTONIC, &now);

@@ -48,6 +48,7 @@ void run_spec_init(struct run_spec *s)
 	*s = (struct run_spec){
 		.userns_fd = -1,
 		.mntns_fd = -1,
+		.tie_fd = -1,
 		.uid = 1000,
 		.gid = 1000,
 		.stdin_fd = -1,
@@ -199,6 +200,11 @@ static int set_status(struct run *r)
 
 static int set_namespaces(struct run *r, const struct run_spec *s)
 {
+	if (s->tie_fd >= 0) {
+		r->tie_fd = dup_fd(s->tie_fd);
+		if (r->tie_fd < 0)
+			return r->tie_fd;
+	}
 	if (s->userns_fd < 0)
 		return 0;
 	r->spawn.userns_fd = dup_fd(s->userns_fd);
@@ -309,6 +315,7 @@ static int run_new(struct run **ret)
 	if (!r)
 		return -ENOMEM;
 	r->out_fd[0] = r->out_fd[1] = r->err_fd = r->status_fd = r->in_fd = r->init_fd = -1;
+	r->tie_fd = -1;
 	r->tty_fd = r->wake_fd = r->pidfd = -1;
 	r->spawn.userns_fd = r->spawn.mntns_fd = r->spawn.cgroup_fd = -1;
 	for (i = 0; i < ARRAY_SIZE(r->spawn.fd); i++)
@@ -484,9 +491,9 @@ int run_input(struct run *r, const void *p, size_t n)
 
 void run_free(struct run *r)
 {
-	int *const fds[] = {&r->out_fd[0],       &r->out_fd[1],     &r->err_fd, &r->status_fd,
-			    &r->in_fd,           &r->init_fd,       &r->pidfd,  &r->wake_fd,
-			    &r->spawn.userns_fd, &r->spawn.mntns_fd};
+	int *const fds[] = {&r->out_fd[0], &r->out_fd[1],       &r->err_fd,        &r->status_fd,
+			    &r->in_fd,     &r->init_fd,         &r->pidfd,         &r->wake_fd,
+			    &r->tie_fd,    &r->spawn.userns_fd, &r->spawn.mntns_fd};
 	size_t i;
 
 	if (!r)

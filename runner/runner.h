@@ -34,6 +34,8 @@ struct run_spec {
 	/* the tree (ctl_attach): lent */
 	int userns_fd, mntns_fd;  /* -1 both: the tree is mounted in our own namespace */
 	const char *root;
+	int tie_fd;               /* a socket: when its other end closes, the tree is gone and the command
+				     is killed; -1: none. Lent. */
 	const char *writable;     /* newline-separated places for Landlock; as struct ctl_attach */
 
 	/* the command: exactly one of the two */
@@ -81,8 +83,8 @@ struct run_result {
 	int code;           /* as a shell's: 126, 127, 128+N; 125 when not started */
 	int signal;
 	bool timed_out, killed;
-	char step[32];      /* RUN_NOT_STARTED: which step of bwrap or stage3 */
-	char error[256];    /* ... and why, for a person */
+	char step[32];      /* RUN_NOT_STARTED, and 126 and 127 without a shell: which step of bwrap or stage3 */
+	char error[256];    /* ... and why, for a person; also for 126, 127, and for a tree that went */
 	double wall_s, user_s, sys_s;
 	uint64_t max_rss;   /* bytes */
 	uint64_t out_bytes[2]; /* all that was written, stdout and stderr (merged: all in 0) */

@@ -40,7 +40,8 @@ struct run {
 	int spill_fd[2];
 
 	/* the thread's alone until done */
-	int out_fd[2], err_fd, status_fd, in_fd, init_fd;
+	int out_fd[2], err_fd, status_fd, in_fd, init_fd, tie_fd;
+	bool tree_gone;
 	pid_t pid;
 	unsigned seen; /* enum run_seen */
 	struct stage3_msg ready, failed;

@@ -312,6 +312,11 @@ void ctl_close(struct ctl *c)
 	free(c);
 }
 
+int ctl_fd(const struct ctl *c)
+{
+	return c->sock;
+}
+
 /* ---- the mount ---- */
 
 int ctl_attach_leased(struct ctl *c, const char *what, struct diag *diag, struct ctl_attach *ret)

@@ -48,6 +48,8 @@ int ctl_runtime_dir(char **ret) MUST_USE;
 
 int ctl_open(const struct ctl_env_opts *o, struct diag *diag, struct ctl **ret) MUST_USE;
 void ctl_close(struct ctl *c);
+/* The connection itself, to poll for its end; stays @c's. */
+int ctl_fd(const struct ctl *c);
 /* Between calls: is the daemon still at the other end? Costs no call, and may be wrong right after. */
 bool ctl_alive(const struct ctl *c);
 static inline void cleanup_ctlp(struct ctl **c)
