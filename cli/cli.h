@@ -87,10 +87,11 @@ int cli_done(void);
 enum {
 	CLI_ENV_MAX = 65
 };
-/* The name of a directory's environment: its last component and a digest of its path. */
-void cli_env_name(const char *dir, char ret[static CLI_ENV_MAX]);
-/* The one a command without -e means: that of the current directory when it exists, else "default".
- * Connects; an exit code after an error, or -1. @env NULL: choose. */
+/* The name of a directory's environment: its last component and a digest of its path. One that writes
+ * through to it (@bound) is another than the one that shows it copy-on-write. */
+void cli_env_name(const char *dir, bool bound, char ret[static CLI_ENV_MAX]);
+/* The one a command without -e means: that of the current directory, or of the nearest one above that
+ * has one, else "default". Connects; an exit code after an error, or -1. @env NULL: choose. */
 int cli_connect(const char *env, struct client **ret, struct ctl **ret_ctl) MUST_USE;
 
 /* The agent's writable places and @more, NULL-terminated; NULL when @more is empty. The array is the
@@ -132,6 +133,9 @@ int cli_dirs_add(struct cli_dirs *d, enum cli_dir_kind kind, const char *spec,
 		 struct diag *diag) MUST_USE;
 /* Add the current directory at /workspace. */
 int cli_dirs_add_cwd(struct cli_dirs *d, enum cli_dir_kind kind, struct diag *diag) MUST_USE;
+/* -EINVAL when a bind would hide an overlay. */
+int cli_dirs_check(const struct cli_dirs *binds, const struct cli_dirs *overlays,
+		   struct diag *diag) MUST_USE;
 
 /* ---- commands ---- */
 

@@ -15,7 +15,7 @@ static uint32_t digest(const char *s)
 	return (uint32_t)(h ^ h >> 32);
 }
 
-void cli_env_name(const char *dir, char ret[static CLI_ENV_MAX])
+void cli_env_name(const char *dir, bool bound, char ret[static CLI_ENV_MAX])
 {
 	const char *slash = strrchr(dir, '/'), *name = slash && slash[1] ? slash + 1 : "root";
 	char clean[48];
@@ -30,7 +30,8 @@ void cli_env_name(const char *dir, char ret[static CLI_ENV_MAX])
 			clean[n++] = '-';
 	}
 	clean[n] = 0;
-	(void)snprintf(ret, CLI_ENV_MAX, "%s-%08x", n ? clean : "dir", digest(dir));
+	(void)snprintf(ret, CLI_ENV_MAX, "%s-%08x%s", n ? clean : "dir", digest(dir),
+		       bound ? "-bound" : "");
 }
 
 static int connect_to(const char *env, struct diag *diag, struct client **ret, struct ctl **ret_ctl)
@@ -50,21 +51,61 @@ static int connect_to(const char *env, struct diag *diag, struct client **ret, s
 	return 0;
 }
 
-int cli_connect(const char *env, struct client **ret, struct ctl **ret_ctl)
+struct search {
+	const char *cwd;
+	char best[CLI_ENV_MAX];
+	size_t rank; /* the nearer, the higher; copy-on-write before bound */
+};
+
+static int on_env(void *arg, const struct ctl_env_info *e)
 {
+	struct search *s = arg;
+	cleanup_free char *dir = strdup(s->cwd);
 	char name[CLI_ENV_MAX];
-	cleanup_free char *cwd = env ? NULL : realpath(".", NULL);
-	struct diag diag = {0};
+
+	for (char *end = dir ? strrchr(dir, '/') : NULL; end && end > dir;
+	     *end = 0, end = strrchr(dir, '/')) {
+		for (int bound = 0; bound < 2; bound++) {
+			size_t rank = 2 * strlen(dir) + !bound;
+
+			cli_env_name(dir, bound, name);
+			if (strcmp(name, e->name) != 0 || rank <= s->rank)
+				continue;
+			s->rank = rank;
+			memcpy(s->best, name, sizeof(name));
+		}
+	}
+	return 0;
+}
+
+/* Without -e. */
+static int connect_from_here(struct diag *diag, struct client **ret, struct ctl **ret_ctl)
+{
+	cleanup_free char *cwd = realpath(".", NULL);
+	struct search s = {.cwd = cwd};
+	char name[CLI_ENV_MAX];
 	int r = -ENOENT;
 
 	if (cwd) {
-		cli_env_name(cwd, name);
-		r = connect_to(name, &diag, ret, ret_ctl);
+		cli_env_name(cwd, false, name);
+		r = connect_to(name, diag, ret, ret_ctl);
 	}
-	if (r == -ENOENT) {
-		diag = (struct diag){0};
-		r = connect_to(env ? env : "default", &diag, ret, ret_ctl);
+	if (cwd && r == -ENOENT) {
+		struct diag ignored = {0};
+
+		(void)!ctl_env_list(NULL, &ignored, on_env, &s);
 	}
+	if (r != -ENOENT)
+		return r;
+	*diag = (struct diag){0};
+	return connect_to(s.rank ? s.best : "default", diag, ret, ret_ctl);
+}
+
+int cli_connect(const char *env, struct client **ret, struct ctl **ret_ctl)
+{
+	struct diag diag = {0};
+	int r = env ? connect_to(env, &diag, ret, ret_ctl) : connect_from_here(&diag, ret, ret_ctl);
+
 	if (r == -ENOENT && !env)
 		return cli_fail(CLI_NOT_FOUND,
 				"no environment belongs to this directory and there is no "

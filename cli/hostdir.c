@@ -134,6 +134,9 @@ static int add(struct cli_dirs *d, enum cli_dir_kind kind, const char *host, con
 
 	if (!at)
 		return -ENOMEM;
+	if (!real && !strcmp(host, "."))
+		return diag_set(diag, -EINVAL, "the current directory is gone: %s",
+				err_text(errno));
 	if (!real || stat(real, &st) < 0)
 		return diag_set(diag, -EINVAL, "%s: %s", host, err_text(errno));
 	if (!S_ISDIR(st.st_mode))
@@ -176,6 +179,19 @@ int cli_dirs_add(struct cli_dirs *d, enum cli_dir_kind kind, const char *spec, s
 		*mode = 0;
 	}
 	return add(d, kind, s, eq + 1, false, diag);
+}
+
+int cli_dirs_check(const struct cli_dirs *binds, const struct cli_dirs *overlays, struct diag *diag)
+{
+	for (size_t i = 0; i < overlays->n; i++)
+		for (size_t k = 0; k < binds->n; k++)
+			if (below(overlays->v[i].mount, binds->v[k].mount))
+				return diag_set(diag, -EINVAL,
+						"%s cannot be both: %s copy-on-write, and %s bound "
+						"at %s",
+						overlays->v[i].mount, overlays->v[i].host,
+						binds->v[k].host, binds->v[k].mount);
+	return 0;
 }
 
 int cli_dirs_add_cwd(struct cli_dirs *d, enum cli_dir_kind kind, struct diag *diag)

@@ -77,6 +77,8 @@ static int plan_dirs(const struct args *a, struct plan *p, struct diag *diag)
 		r = add_dirs(&p->binds, CLI_BIND, &a->binds, diag);
 	if (r >= 0)
 		r = add_dirs(&p->binds, CLI_BIND_RO, &a->binds_ro, diag);
+	if (r >= 0)
+		r = cli_dirs_check(&p->binds, &p->overlays, diag);
 	if (r < 0)
 		return r;
 	p->ov = calloc(p->overlays.n + 1, sizeof(*p->ov));
@@ -85,7 +87,8 @@ static int plan_dirs(const struct args *a, struct plan *p, struct diag *diag)
 	for (size_t i = 0; i < p->overlays.n; i++)
 		p->ov[i] = (struct ctl_overlay){p->overlays.v[i].host, p->overlays.v[i].mount};
 	if (a->overlay_cwd || a->bind_cwd)
-		cli_env_name(a->overlay_cwd ? p->overlays.v[0].host : p->binds.v[0].host, p->name);
+		cli_env_name(a->overlay_cwd ? p->overlays.v[0].host : p->binds.v[0].host,
+			     a->bind_cwd, p->name);
 	return cli_writable(&a->writable, &p->writable);
 }
 
@@ -410,7 +413,8 @@ static int run(int argc, char **argv)
 {
 	struct args a = {0};
 	const struct cli_opt opts[] = {
-		{"env", 'e', CLI_TEXT, &a.env, "NAME", "environment; made when missing"},
+		{"env", 'e', CLI_TEXT, &a.env, "NAME",
+		 "environment, made when missing; default: see below"},
 		{"base", 0, CLI_TEXT, &a.base, "NAME",
 		 "what a new environment starts from; default: host"},
 		{"overlay-cwd", 0, CLI_FLAG, &a.overlay_cwd, NULL,
@@ -464,9 +468,10 @@ const struct cli_command cmd_run = {
 	.summary = "run a command in the sandbox",
 	.details =
 		"The command sees a copy-on-write file system; what it changes stays in the environment\n"
-		"until it is committed or reset, and never touches the host (but through --bind). There\n"
-		"is no network. With --overlay-cwd or --bind-cwd and without -e the environment is named\n"
-		"after this directory, and the other commands find it from here.\n\n"
+		"until it is committed or reset, and never touches the host (but through --bind, which\n"
+		"lasts as long as this command). There is no network.\n\n"
+		"Without -e the environment is 'default'; with --overlay-cwd or --bind-cwd it is one named\n"
+		"after this directory, and the other commands find that from here and from below.\n\n"
 		"Exit code: the command's; 128+N for signal N; 126 and 127 as a shell's; 125 when the\n"
 		"sandbox could not start.\n\n"
 		"Examples:\n"

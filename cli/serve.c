@@ -1,6 +1,7 @@
 /* rattan serve: the MCP server. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "cli/cli.h"
@@ -39,7 +40,18 @@ static int collect_all(const struct args *a, struct cli_dirs *binds, struct cli_
 		r = collect(&a->binds, CLI_BIND, binds, diag);
 	if (r >= 0)
 		r = collect(&a->binds_ro, CLI_BIND_RO, binds, diag);
-	return r < 0 ? r : collect(&a->overlays, CLI_OVERLAY, overlays, diag);
+	if (r >= 0)
+		r = collect(&a->overlays, CLI_OVERLAY, overlays, diag);
+	return r < 0 ? r : cli_dirs_check(binds, overlays, diag);
+}
+
+/* Whoever types "rattan" sees nothing happen otherwise. */
+static void greet(void)
+{
+	if (isatty(STDIN_FILENO))
+		fprintf(stderr,
+			"rattan: the MCP server now waits for a client on this terminal; Ctrl-D ends it. "
+			"For people: rattan --help\n");
 }
 
 static int start(const struct args *a, struct mcp_serve_opts *o)
@@ -50,6 +62,7 @@ static int start(const struct args *a, struct mcp_serve_opts *o)
 		return cli_fail(CLI_USAGE,
 				"serve: --log-level is error, warn, info or debug, not '%s'",
 				a->level);
+	greet();
 	r = mcp_serve(o);
 	return r < 0 ? cli_fail_errno(r, NULL, "the server could not start") : CLI_OK;
 }
@@ -83,7 +96,8 @@ static int serve(const struct args *a)
 	for (size_t i = 0; i < binds.n; i++)
 		bv[i] = (struct mcp_bind){binds.v[i].host, binds.v[i].mount, binds.v[i].rw};
 	if (!o.env && (a->overlay_cwd || a->bind_cwd)) {
-		cli_env_name(a->overlay_cwd ? overlays.v[0].host : binds.v[0].host, name);
+		cli_env_name(a->overlay_cwd ? overlays.v[0].host : binds.v[0].host, a->bind_cwd,
+			     name);
 		o.env = name;
 	}
 	o.overlays = ov;
@@ -94,12 +108,24 @@ static int serve(const struct args *a)
 	return start(a, &o);
 }
 
+/* "rattan -e x run ..." comes here as well. */
+static int words(const char *called, const char *first)
+{
+	if (strcmp(called, "serve") != 0)
+		return cli_fail(CLI_USAGE,
+				"'%s' comes too late: the command is the first word, its options "
+				"follow: rattan %s ...",
+				first, first);
+	return cli_fail(CLI_USAGE, "serve: '%s' is not an option; see rattan serve --help", first);
+}
+
 static int run(int argc, char **argv)
 {
 	struct args a = {0};
 	const struct cli_opt opts[] = {
 		{"env", 'e', CLI_TEXT, &a.env, "NAME",
-		 "environment; default: this directory's, or 'default'"},
+		 "environment; default: one of this directory with --overlay-cwd or --bind-cwd, else "
+		 "'default'"},
 		{"base", 0, CLI_TEXT, &a.base, "NAME",
 		 "what a new environment starts from; default: host"},
 		{"overlay-cwd", 0, CLI_FLAG, &a.overlay_cwd, NULL,
@@ -129,9 +155,7 @@ static int run(int argc, char **argv)
 	int n, r = cli_parse(&cmd_serve, opts, argc, argv, false, &rest, &n);
 
 	if (r < 0)
-		r = n ? cli_fail(CLI_USAGE, "serve: '%s' is not an option; see rattan serve --help",
-				 rest[0])
-		      : serve(&a);
+		r = n ? words(argv[0], rest[0]) : serve(&a);
 	cli_list_release(&a.binds);
 	cli_list_release(&a.binds_ro);
 	cli_list_release(&a.overlays);

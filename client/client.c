@@ -33,7 +33,7 @@ struct client {
 	/* under bind_lock */
 	struct bind *binds;
 	size_t nbinds;
-	int bound_pid; /* the daemon that has our binds */
+	struct ctl *bind_ctl; /* they last as long as this connection */
 };
 
 struct client_run {
@@ -160,6 +160,17 @@ static void bind_release(struct bind *b)
 	free(b->mount);
 }
 
+/* Before the connection ends, so that whoever comes next finds nothing bound. */
+static void unbind_all(struct client *c)
+{
+	size_t i;
+
+	for (i = 0; c->bind_ctl && ctl_alive(c->bind_ctl) && i < c->nbinds; i++)
+		(void)!ctl_unbind(c->bind_ctl, c->binds[i].mount, NULL);
+	ctl_close(c->bind_ctl);
+	c->bind_ctl = NULL;
+}
+
 void client_free(struct client *c)
 {
 	size_t i;
@@ -168,6 +179,7 @@ void client_free(struct client *c)
 		return;
 	for (i = 0; i < c->nidle; i++)
 		ctl_close(c->idle[i]);
+	unbind_all(c);
 	for (i = 0; i < c->nbinds; i++)
 		bind_release(&c->binds[i]);
 	free(c->binds);
@@ -184,33 +196,12 @@ const char *client_env(const struct client *c)
 
 /* ---- binds ---- */
 
-/* Is what is bound at the place of @b just what @b asks for? Somebody else may have asked for it as
- * well, or we before a reconnect. */
-static bool bound_already(struct ctl *ctl, const struct bind *b)
-{
-	struct ctl_status st;
-	bool same = false;
-	size_t i;
-
-	if (ctl_status(ctl, NULL, &st) < 0)
-		return false;
-	for (i = 0; i < st.nbinds; i++) {
-		if (!strcmp(st.binds[i].mount, b->mount) && !strcmp(st.binds[i].host, b->host) &&
-		    st.binds[i].rw == b->rw)
-			same = true;
-	}
-	ctl_status_release(&st);
-	return same;
-}
-
 static int bind_one(struct ctl *ctl, const struct bind *b, struct diag *diag)
 {
 	struct diag d = {0};
 	int r;
 
 	r = ctl_bind(ctl, b->host_fd, b->host, b->mount, b->rw, &d);
-	if (r == -EEXIST && bound_already(ctl, b))
-		return 0;
 	if (r == -ENOENT || r == -ESTALE) {
 		/* A directory that vanished takes nothing along but its own bind. */
 		log_warn("%s is not bound at %s: %s", b->host, b->mount,
@@ -220,25 +211,24 @@ static int bind_one(struct ctl *ctl, const struct bind *b, struct diag *diag)
 	return r < 0 ? diag_set(diag, r, "%s", d.text[0] ? d.text : err_text(r)) : 0;
 }
 
-/* A new connection: to a new daemon? Then the binds are made again. */
-static int bind_all(struct client *c, struct ctl *ctl, struct diag *diag)
+/* Under bind_lock. Without a connection that holds the binds, or when its daemon is gone: all of them
+ * through a new one. */
+static int bind_all(struct client *c, struct diag *diag)
 {
-	struct ctl_status st;
+	cleanup_ctl struct ctl *ctl = NULL;
 	size_t i;
-	int r, pid;
+	int r;
 
-	r = ctl_status(ctl, diag, &st);
-	if (r < 0)
-		return r;
-	pid = st.daemon_pid;
-	ctl_status_release(&st);
-	if (pid == c->bound_pid)
+	if (c->bind_ctl && ctl_alive(c->bind_ctl))
 		return 0;
+	r = ctl_open(&c->opts, diag, &ctl);
 	for (i = 0; r == 0 && i < c->nbinds; i++)
 		r = bind_one(ctl, &c->binds[i], diag);
-	if (r == 0)
-		c->bound_pid = pid;
-	return r;
+	if (r < 0)
+		return r;
+	ctl_close(c->bind_ctl);
+	c->bind_ctl = steal_ptr(&ctl);
+	return 0;
 }
 
 static int bind_new(const char *host, const char *mount, bool rw, struct diag *diag,
@@ -292,15 +282,14 @@ static struct ctl *idle_take(struct client *c)
 
 static int connect_new(struct client *c, struct diag *diag, struct ctl **ret)
 {
-	struct ctl_env_opts o = c->opts;
 	cleanup_ctl struct ctl *ctl = NULL;
 	int r;
 
-	r = ctl_open(&o, diag, &ctl);
+	r = ctl_open(&c->opts, diag, &ctl);
 	if (r < 0)
 		return r;
 	(void)pthread_mutex_lock(&c->bind_lock);
-	r = c->nbinds ? bind_all(c, ctl, diag) : 0;
+	r = c->nbinds ? bind_all(c, diag) : 0;
 	(void)pthread_mutex_unlock(&c->bind_lock);
 	if (r < 0)
 		return r;
@@ -363,21 +352,76 @@ void client_ctl_put(struct client *c, struct ctl *ctl, bool broken)
 	ctl_close(ctl);
 }
 
+/* What was bound to be written through is a writable place, for our commands. */
+static int add_places(struct client *c, struct ctl_attach *at)
+{
+	char *text = at->writable;
+	size_t n = strlen(text), i;
+	int r = 0;
+
+	(void)pthread_mutex_lock(&c->bind_lock);
+	for (i = 0; r == 0 && i < c->nbinds && strcmp(text, "/") != 0; i++) {
+		size_t room = sizeof(at->writable) - n;
+		int k;
+
+		if (!c->binds[i].rw)
+			continue;
+		k = snprintf(text + n, room, "%s%s", n ? "\n" : "", c->binds[i].mount);
+		if (k < 0 || (size_t)k >= room)
+			r = -ENAMETOOLONG;
+		else
+			n += (size_t)k;
+	}
+	(void)pthread_mutex_unlock(&c->bind_lock);
+	return r;
+}
+
+static int attach(struct client *c, const char *what, struct diag *diag, struct ctl **ret_ctl,
+		  struct ctl_attach *ret)
+{
+	struct ctl *ctl;
+	int r;
+
+	r = connect_attached(c, what, diag, &ctl, ret);
+	if (r < 0)
+		return r;
+	r = add_places(c, ret);
+	if (r < 0) {
+		ctl_attach_release(ret);
+		ctl_close(ctl);
+		return diag_set(diag, r, "the list of writable places is too long");
+	}
+	*ret_ctl = ctl;
+	return 0;
+}
+
 int client_attach(struct client *c, struct diag *diag, struct ctl_attach *ret)
 {
 	struct ctl *ctl;
 	int r;
 
-	r = connect_attached(c, NULL, diag, &ctl, ret);
+	r = attach(c, NULL, diag, &ctl, ret);
 	if (r == 0)
 		client_ctl_put(c, ctl, false);
 	return r;
 }
 
+/* Before the first connection nothing is started: the bind waits for it. */
+static int bind_now(struct client *c, bool connected, const struct bind *b, struct diag *diag)
+{
+	int r;
+
+	if (!connected)
+		return bind_append(c, b);
+	r = bind_all(c, diag);
+	if (r == 0)
+		r = bind_one(c->bind_ctl, b, diag);
+	return r < 0 ? r : bind_append(c, b);
+}
+
 int client_add_bind(struct client *c, const char *host, const char *mount, bool rw,
 		    struct diag *diag)
 {
-	struct ctl *ctl = NULL;
 	struct bind b;
 	bool connected;
 	int r;
@@ -385,21 +429,12 @@ int client_add_bind(struct client *c, const char *host, const char *mount, bool 
 	r = bind_new(host, mount, rw, diag, &b);
 	if (r < 0)
 		return r;
+	(void)pthread_mutex_lock(&c->bind_lock);
 	(void)pthread_mutex_lock(&c->lock);
 	connected = c->connected;
 	(void)pthread_mutex_unlock(&c->lock);
-	/* Before the first connection nothing is started: the bind waits for it. */
-	if (connected) {
-		r = client_ctl_get(c, diag, &ctl);
-		if (r == 0)
-			r = bind_one(ctl, &b, diag);
-		client_ctl_put(c, ctl, r == -EPIPE);
-	}
-	if (r == 0) {
-		(void)pthread_mutex_lock(&c->bind_lock);
-		r = bind_append(c, &b);
-		(void)pthread_mutex_unlock(&c->bind_lock);
-	}
+	r = bind_now(c, connected, &b, diag);
+	(void)pthread_mutex_unlock(&c->bind_lock);
 	if (r < 0)
 		bind_release(&b);
 	return r;
@@ -425,7 +460,7 @@ static int start_leased(struct client *c, struct run_spec *spec, const char *wha
 	struct ctl_attach at;
 	int r;
 
-	r = connect_attached(c, what, diag, &cr->ctl, &at);
+	r = attach(c, what, diag, &cr->ctl, &at);
 	if (r < 0)
 		return r;
 	cr->token = at.token;

@@ -25,7 +25,8 @@ int client_ctl_get(struct client *c, struct diag *diag, struct ctl **ret) MUST_U
 /* @broken: the connection failed in the middle and is not used again. */
 void client_ctl_put(struct client *c, struct ctl *ctl, bool broken);
 
-/* A directory that is bound into the tree whenever the daemon is (re)started; see ctl_bind. */
+/* A directory that is bound into the tree while @c lives, again whenever the daemon was replaced; see
+ * ctl_bind. */
 int client_add_bind(struct client *c, const char *host, const char *mount, bool rw,
 		    struct diag *diag) MUST_USE;
 

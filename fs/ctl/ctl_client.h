@@ -81,8 +81,9 @@ int ctl_lease(struct ctl *c, const char *what, int pidfd, struct diag *diag) MUS
 int ctl_unlease(struct ctl *c) MUST_USE;
 
 /* Bind mounts over the tree, in the mount's namespace, seen by commands and file tools alike. The
- * directory is named by an open descriptor (pinned). Lasts until unbind or the daemon's end, across
- * rollbacks. -EEXIST something is bound there; -EINVAL bad mount point. */
+ * directory is named by an open descriptor (pinned). Lasts until unbind or the connection's end, across
+ * rollbacks; several connections may ask for the same. -EEXIST something else is bound there; -EINVAL
+ * bad mount point. */
 int ctl_bind(struct ctl *c, int host_fd, const char *host, const char *mount, bool rw,
 	     struct diag *diag) MUST_USE;
 int ctl_unbind(struct ctl *c, const char *mount, struct diag *diag) MUST_USE;

@@ -114,13 +114,13 @@ static int op_unlease(struct call *c)
 
 static int op_bind(struct call *c)
 {
-	return env_bind(c->env, c->nfds ? c->fds[0] : -1, c->rq.host, c->rq.mount, c->rq.rw,
-			&c->diag);
+	return env_bind(c->env, c->owner, c->nfds ? c->fds[0] : -1, c->rq.host, c->rq.mount,
+			c->rq.rw, &c->diag);
 }
 
 static int op_unbind(struct call *c)
 {
-	return env_unbind(c->env, c->rq.mount, &c->diag);
+	return env_unbind(c->env, c->owner, c->rq.mount, &c->diag);
 }
 
 static int op_status(struct call *c)

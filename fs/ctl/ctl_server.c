@@ -55,6 +55,7 @@ static void *conn_main(void *arg)
 	}
 	/* Whatever the client held ends with its connection. */
 	env_unlease(c->server->env, c);
+	env_unbind_all(c->server->env, c);
 	if (end)
 		atomic_store(&c->server->end, true);
 	/* Not closed yet: the number must not become another's before the owner of the server has

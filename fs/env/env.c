@@ -127,15 +127,6 @@ int env_open(const struct env_opts *o, struct diag *diag, struct env **ret)
 	return 0;
 }
 
-static void free_binds(struct env *e)
-{
-	for (size_t i = 0; i < e->nbinds; i++) {
-		free(e->binds[i].host);
-		free(e->binds[i].mount);
-	}
-	free(e->binds);
-}
-
 int env_close(struct env *e)
 {
 	int r, k;
@@ -151,7 +142,7 @@ int env_close(struct env *e)
 
 		env_unlease(e, owner);
 	}
-	free_binds(e);
+	env_binds_free(e);
 	env_list_free(e->writable);
 	store_close(e->store);
 	cleanup_fdp(&e->store_lock_fd);
@@ -194,6 +185,8 @@ int env_agree(struct env *e, const void *owner, char *const *overlays, char *con
 
 	ENV_LOCK(e);
 	r = env_overlays_check(e->store, &e->rec, overlays, diag);
+	if (r == 0)
+		r = env_binds_check_locked(e, overlays, diag);
 	if (r < 0)
 		return r;
 	if (!writable)

@@ -57,9 +57,11 @@ void env_unlease(struct env *e, const void *owner);
 int env_check_idle(struct env *e, const void *owner, struct diag *diag) MUST_USE;
 unsigned env_leases(struct env *e);
 
-int env_bind(struct env *e, int host_fd, const char *host, const char *mount, bool rw,
-	     struct diag *diag) MUST_USE;
-int env_unbind(struct env *e, const char *mount, struct diag *diag) MUST_USE;
+/* Bound as long as one @owner, a connection, wants it. */
+int env_bind(struct env *e, const void *owner, int host_fd, const char *host, const char *mount,
+	     bool rw, struct diag *diag) MUST_USE;
+int env_unbind(struct env *e, const void *owner, const char *mount, struct diag *diag) MUST_USE;
+void env_unbind_all(struct env *e, const void *owner);
 
 int env_status(struct env *e, struct diag *diag, struct ctl_status *ret) MUST_USE;
 int env_commit(struct env *e, const char *message, const char *label, const char *expect,

@@ -40,6 +40,75 @@ static int check_place(const char *mount, struct diag *diag)
 		mount);
 }
 
+static int hold(struct env_bound *b, const void *owner)
+{
+	const void **l;
+
+	for (size_t i = 0; i < b->nholders; i++)
+		if (b->holders[i] == owner)
+			return 0;
+	l = realloc((void *)b->holders, (b->nholders + 1) * sizeof(*l));
+	if (!l)
+		return -ENOMEM;
+	b->holders = l;
+	l[b->nholders++] = owner;
+	return 0;
+}
+
+/* False: it was not @owner's. */
+static bool let_go(struct env_bound *b, const void *owner)
+{
+	for (size_t i = 0; i < b->nholders; i++) {
+		if (b->holders[i] != owner)
+			continue;
+		b->holders[i] = b->holders[--b->nholders];
+		return true;
+	}
+	return false;
+}
+
+static void bound_release(struct env_bound *b)
+{
+	free(b->host);
+	free(b->mount);
+	free((void *)b->holders);
+}
+
+void env_binds_free(struct env *e)
+{
+	for (size_t i = 0; i < e->nbinds; i++)
+		bound_release(&e->binds[i]);
+	free(e->binds);
+	e->binds = NULL;
+	e->nbinds = 0;
+}
+
+int env_binds_check_locked(const struct env *e, char *const *overlays, struct diag *diag)
+{
+	for (; overlays && overlays[0] && overlays[1]; overlays += 2)
+		for (size_t i = 0; i < e->nbinds; i++)
+			if (path_in(overlays[1], e->binds[i].mount))
+				return diag_set(
+					diag, -EEXIST,
+					"environment \"%s\" has %s bound at %s for another session, so %s cannot be shown copy-on-write there; wait until that has ended, or use another --env",
+					e->rec.name, e->binds[i].host, e->binds[i].mount,
+					overlays[0]);
+	return 0;
+}
+
+/* What is bound just so already; NULL: nothing is. */
+static struct env_bound *find_same(struct env *e, const struct env_bound *b)
+{
+	for (size_t i = 0; i < e->nbinds; i++) {
+		struct env_bound *o = &e->binds[i];
+
+		if (!strcmp(o->mount, b->mount) && !strcmp(o->host, b->host) && o->rw == b->rw &&
+		    o->dev == b->dev && o->ino == b->ino)
+			return o;
+	}
+	return NULL;
+}
+
 /* One bind inside another would make its mount point in the other's host directory, and the order
  * of making them again after a rollback would matter. */
 static int check_others(struct env *e, const char *mount, struct diag *diag)
@@ -54,7 +123,8 @@ static int check_others(struct env *e, const char *mount, struct diag *diag)
 	return 0;
 }
 
-static int append(struct env *e, const struct env_bound *b)
+/* Takes over what @b owns; not on failure. */
+static int append(struct env *e, struct env_bound *b)
 {
 	struct env_bound *l = realloc(e->binds, (e->nbinds + 1) * sizeof(*l));
 
@@ -62,52 +132,68 @@ static int append(struct env *e, const struct env_bound *b)
 		return -ENOMEM;
 	e->binds = l;
 	l[e->nbinds++] = *b;
+	*b = (struct env_bound){0};
 	return 0;
 }
 
 static void remove_at(struct env *e, size_t i)
 {
-	free(e->binds[i].host);
-	free(e->binds[i].mount);
+	bound_release(&e->binds[i]);
 	e->nbinds--;
 	memmove(&e->binds[i], &e->binds[i + 1], (e->nbinds - i) * sizeof(*e->binds));
 }
 
-/* The mount's policy lets nobody make the mount point: a fresh mount, with the point made below it. */
-static int bind_fresh(struct env *e, const char *mount, struct diag *diag)
+static int fresh_mount(struct env *e, struct diag *diag)
 {
-	struct diag again = {0};
-	int r = env_check_idle_locked(e, NULL, NULL);
+	int r = env_quiesce_locked(e);
 
-	if (r < 0)
-		return diag_set(
-			diag, r,
-			"%s does not exist and cannot be made while commands run in the environment",
-			mount);
-	r = env_quiesce_locked(e);
 	if (r < 0)
 		return diag_set(diag, r, "cannot write to the store: %s", err_text(r));
 	env_down_locked(e);
 	r = env_drop_ovl_locked(e);
 	if (r < 0)
 		log_error("flush before a fresh mount: %s", err_text(r));
-	r = env_up_locked(e, diag);
+	return env_up_locked(e, diag);
+}
+
+/* The mount's policy lets nobody make the mount point: a fresh mount, with the point made below it. The
+ * bind is the last of the list; on failure it is not there any more. */
+static int bind_fresh(struct env *e, struct diag *diag)
+{
+	size_t last = e->nbinds - 1;
+	struct diag again = {0};
+	int r = env_check_idle_locked(e, NULL, NULL);
+
+	if (r < 0)
+		diag_set(
+			diag, r,
+			"%s does not exist and cannot be made while commands run in the environment",
+			e->binds[last].mount);
+	else
+		r = fresh_mount(e, diag);
 	if (r == 0)
 		return 0;
-	remove_at(e, e->nbinds - 1);
-	if (env_up_locked(e, &again) < 0)
+	remove_at(e, last);
+	if (!e->cur.up && env_up_locked(e, &again) < 0)
 		log_error("no mount after a failed bind: %s", again.text);
 	return r;
 }
 
-static int bind_locked(struct env *e, struct env_bound *b, struct diag *diag)
+static int bind_locked(struct env *e, const void *owner, struct env_bound *b, struct diag *diag)
 {
+	struct env_bound *same;
 	int r = env_ensure_locked(e, diag);
 
-	if (r == 0)
-		r = check_others(e, b->mount, diag);
+	if (r < 0)
+		return r;
+	same = find_same(e, b);
+	if (same)
+		return hold(same, owner);
+	r = check_others(e, b->mount, diag);
 	if (r == 0 && e->nbinds >= 64)
 		r = diag_set(diag, -EMFILE, "64 binds are the limit");
+	if (r == 0)
+		r = hold(b, owner);
 	if (r < 0)
 		return r;
 	r = keeper_bind(&e->link, e->cur.dir, b->mount, b->host, b->dev, b->ino, b->rw, diag);
@@ -119,14 +205,12 @@ static int bind_locked(struct env *e, struct env_bound *b, struct diag *diag)
 			(void)!keeper_unbind(&e->link, e->cur.dir, b->mount, NULL);
 		return -ENOMEM;
 	}
-	b->host = b->mount = NULL; /* the list's now */
-	return r == 0 ? 0 : bind_fresh(e, e->binds[e->nbinds - 1].mount, diag);
+	return r == 0 ? 0 : bind_fresh(e, diag);
 }
 
-int env_bind(struct env *e, int host_fd, const char *host, const char *mount, bool rw,
-	     struct diag *diag)
+int env_bind(struct env *e, const void *owner, int host_fd, const char *host, const char *mount,
+	     bool rw, struct diag *diag)
 {
-	cleanup_free char *h = NULL, *m = NULL;
 	struct env_bound b = {.rw = rw};
 	struct stat st;
 	int r;
@@ -142,34 +226,51 @@ int env_bind(struct env *e, int host_fd, const char *host, const char *mount, bo
 				host);
 	if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
 		return diag_set(diag, -ENOTDIR, "%s is neither a directory nor a file", host);
-	h = b.host = strdup(host);
-	m = b.mount = strdup(mount);
+	b.host = strdup(host);
+	b.mount = strdup(mount);
 	b.dev = st.st_dev;
 	b.ino = st.st_ino;
 	b.type = st.st_mode & S_IFMT;
-	if (!h || !m)
-		return -ENOMEM;
-	ENV_LOCK(e);
-	r = bind_locked(e, &b, diag);
-	if (!b.host) {
-		h = NULL;
-		m = NULL;
+	if (b.host && b.mount) {
+		ENV_LOCK(e);
+		r = bind_locked(e, owner, &b, diag);
+	} else {
+		r = -ENOMEM;
 	}
+	bound_release(&b);
 	return r;
 }
 
-int env_unbind(struct env *e, const char *mount, struct diag *diag)
+static int unbind_at(struct env *e, size_t i, struct diag *diag)
+{
+	cleanup_free char *mount = steal_ptr(&e->binds[i].mount);
+	int r = e->cur.up ? keeper_unbind(&e->link, e->cur.dir, mount, diag) : 0;
+
+	remove_at(e, i);
+	/* A command has moved what it is mounted on, or below: it goes with the mount. */
+	if (r < 0 && env_check_idle_locked(e, NULL, NULL) == 0)
+		r = fresh_mount(e, diag);
+	return r < 0 ? diag_set(diag, r, "cannot unbind %s: %s", mount, err_text(r)) : 0;
+}
+
+int env_unbind(struct env *e, const void *owner, const char *mount, struct diag *diag)
 {
 	ENV_LOCK(e);
 	for (size_t i = 0; mount && i < e->nbinds; i++) {
-		int r;
-
-		if (strcmp(e->binds[i].mount, mount) != 0)
+		if (strcmp(e->binds[i].mount, mount) != 0 || !let_go(&e->binds[i], owner))
 			continue;
-		r = e->cur.up ? keeper_unbind(&e->link, e->cur.dir, mount, diag) : 0;
-		if (r == 0)
-			remove_at(e, i);
-		return r < 0 ? diag_set(diag, r, "cannot unbind %s: %s", mount, err_text(r)) : 0;
+		return e->binds[i].nholders ? 0 : unbind_at(e, i, diag);
 	}
 	return diag_set(diag, -ENOENT, "nothing is bound at %s", mount ? mount : "?");
+}
+
+void env_unbind_all(struct env *e, const void *owner)
+{
+	struct diag diag = {0};
+
+	ENV_LOCK(e);
+	for (size_t i = e->nbinds; i-- > 0;)
+		if (let_go(&e->binds[i], owner) && !e->binds[i].nholders &&
+		    unbind_at(e, i, &diag) < 0)
+			log_warn("%s", diag.text);
 }

@@ -21,6 +21,8 @@ struct env_bound {
 	ino_t ino;
 	mode_t type;
 	bool rw;
+	const void **holders; /* the connections that asked for it */
+	size_t nholders;
 };
 
 /* One mount with what serves it. */
@@ -83,6 +85,12 @@ int env_ensure_locked(struct env *e, struct diag *diag) MUST_USE;
 /* ---- env_lease.c ---- */
 int env_check_idle_locked(struct env *e, const void *owner, struct diag *diag) MUST_USE;
 void env_kill_leases_locked(struct env *e, const void *owner);
+
+/* ---- env_bind.c ---- */
+/* -EEXIST when a bind hides one of @overlays (host, mount, ...): what is asked for as copy-on-write
+ * would be written through. */
+int env_binds_check_locked(const struct env *e, char *const *overlays, struct diag *diag) MUST_USE;
+void env_binds_free(struct env *e);
 
 /* ---- env_policy.c: pure text ---- */
 char **env_list_dup(char *const *list);

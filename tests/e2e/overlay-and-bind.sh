@@ -45,6 +45,31 @@ must rt run --bind-cwd -e b -- sh -c 'echo through > written; rm keep'
 same "$(cat written)" through "a file written through the bind"
 [ ! -e keep ] || fail "a removal did not go through the bind"
 
+# A bind ends with the command that asked for it: whoever asks for copy-on-write gets it.
+rm -rf both && mkdir -p both/sub && cd both && echo keep > keep
+must rt run --bind-cwd -- true
+must rt run --overlay-cwd -- sh -c 'rm keep; echo new > new'
+same "$(ls)" "keep
+sub" "the host after --bind-cwd and then --overlay-cwd"
+must rt run -e both --overlay-cwd -- true
+must rt run -e both --bind-cwd -- true
+must rt run -e both --overlay-cwd -- rm keep
+same "$(cat keep)" keep "the host, in one environment"
+must rt run -e both --bind ./sub=/data/sub -- touch /data/sub/x
+must rt run -e both -- sh -c 'touch /data/sub/y 2>/dev/null; true'
+same "$(ls sub)" x "a directory that was bound for an earlier command"
+"$RATTAN" run -e both --bind-cwd -- sh -c 'touch started; sleep 20' & running=$!
+for _ in $(seq 100); do [ -e started ] && break; sleep 0.1; done
+code 4 rt run -e both --overlay-cwd -- rm keep
+kill -KILL $running; wait $running 2>/dev/null || true
+for _ in $(seq 100); do rt run -e both --overlay-cwd -- rm -f keep && break; sleep 0.1; done
+same "$(cat keep)" keep "the host, after the one that had it bound was killed"
+rm started
+says '^environment +both-' 0 rt status
+cd sub
+says '^environment +both-' 0 rt status
+cd ../..
+
 # What may not be bound.
 code 2 rt run --bind "/=/workspace" -e c -- true
 code 2 rt run --bind "/etc=/workspace" -e c -- true

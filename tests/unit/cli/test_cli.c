@@ -80,16 +80,18 @@ static void names(void)
 {
 	char a[CLI_ENV_MAX], b[CLI_ENV_MAX];
 
-	cli_env_name("/home/u/project", a);
-	cli_env_name("/home/v/project", b);
+	cli_env_name("/home/u/project", false, a);
+	cli_env_name("/home/v/project", false, b);
 	ok(!strncmp(a, "project-", 8) && strlen(a) == 16, "name and digest");
 	ok(strcmp(a, b) != 0, "another path, another name");
-	cli_env_name("/x/.my dir/été!", a);
+	cli_env_name("/home/u/project", true, b);
+	ok(strcmp(a, b) != 0, "written through is another environment");
+	cli_env_name("/x/.my dir/été!", true, a);
 	ok(strspn(a, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
 			   strlen(a) &&
 		   a[0] != '.' && a[0] != '-',
 	   "only safe characters: %s", a);
-	cli_env_name("/", a);
+	cli_env_name("/", false, a);
 	ok(!strncmp(a, "root-", 5), "the root");
 }
 
@@ -112,6 +114,25 @@ static const char *spec(const char *below, const char *mount)
 
 	(void)snprintf(s, sizeof(s), "%s%s=%s", top, below, mount);
 	return s;
+}
+
+static int both(const char *bind, const char *overlay)
+{
+	struct cli_dir b = {.host = (char[]){"/h"}, .mount = (char *)(uintptr_t)bind},
+		       o = {.host = (char[]){"/p"}, .mount = (char *)(uintptr_t)overlay};
+	const struct cli_dirs binds = {&b, 1}, overlays = {&o, 1};
+	struct diag diag = {0};
+
+	return cli_dirs_check(&binds, &overlays, &diag);
+}
+
+static void together(void)
+{
+	eq_int(both("/workspace", "/workspace"), -EINVAL, "one place, two ways");
+	eq_int(both("/data", "/data/x"), -EINVAL, "a bind that hides an overlay");
+	eq_int(both("/workspace/out", "/workspace"), 0, "a bind within an overlay");
+	eq_int(both("/data", "/workspace"), 0, "side by side");
+	eq_int(both("/data", "/datax"), 0, "a longer name");
 }
 
 static void directories(void)
@@ -186,6 +207,7 @@ int main(void)
 	names();
 	tree();
 	directories();
+	together();
 	if (chdir("/") < 0 || (!fork() && execlp("rm", "rm", "-rf", "--", top, (char *)NULL)))
 		return 1;
 	return tap_done();

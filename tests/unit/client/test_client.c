@@ -183,6 +183,11 @@ static void test_binds(struct client *c)
 	eq_str(out, "host\n", "is seen by commands");
 	(void)sh(c, "echo x > b/new", &code);
 	eq_int(code, 1, "and not written to");
+	eq_int(client_add_bind(c, host_dir, "/data/b", true, &d), 0, "one to write to: %s", d.text);
+	(void)sh(c, "echo y > /data/b/new && rm /data/b/new", &code);
+	eq_int(code, 0, "also where nothing else is writable");
+	(void)sh(c, "echo z > /data/z", &code);
+	eq_int(code, 1, "but not beside it");
 	(void)kill(daemon_pid(c), SIGKILL);
 	(void)usleep(300000);
 	out = sh(c, "cat b/host-file", &code);

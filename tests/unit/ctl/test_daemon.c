@@ -330,6 +330,95 @@ static int slurp(const char *dir, const char *name, char ret[static 64])
 	return r;
 }
 
+static size_t count_binds(struct ctl *c)
+{
+	struct ctl_status st;
+	size_t n;
+
+	if (ctl_status(c, NULL, &st) < 0)
+		return 99;
+	n = st.nbinds;
+	ctl_status_release(&st);
+	return n;
+}
+
+static bool binds_become(struct ctl *c, size_t n)
+{
+	for (int i = 0; i < 200 && count_binds(c) != n; i++)
+		(void)usleep(10000);
+	return count_binds(c) == n;
+}
+
+/* A bind is there as long as somebody who asked for it. */
+static void bind_holders(const struct place *p)
+{
+	const struct ctl_overlay ov = {p->host, "/workspace"};
+	struct ctl_env_opts o = {.data_dir = p->data,
+				 .env = "held",
+				 .create = true,
+				 .overlays = &ov,
+				 .noverlays = 1};
+	struct ctl *c = NULL, *a = NULL, *b = NULL, *d = NULL;
+	struct diag diag = {0};
+	char text[64];
+	int fd = open(p->host, O_PATH | O_CLOEXEC);
+
+	if (ctl_open(&o, &diag, &c) < 0 || ctl_open(&o, &diag, &a) < 0 ||
+	    ctl_open(&o, &diag, &b) < 0)
+		tap_fatal("ctl_open: %s\n", diag.text);
+	eq_int(ctl_bind(a, fd, p->host, "/workspace", true, &diag), 0, "bind: %s", diag.text);
+	eq_int(ctl_bind(b, fd, p->host, "/workspace", true, &diag), 0, "the same again");
+	eq_int(ctl_bind(b, fd, p->host, "/workspace", true, &diag), 0, "and again");
+	eq_int(count_binds(c), 1, "is one bind");
+	eq_int(ctl_open(&o, &diag, &d), -EEXIST, "who wants the overlay does not get the bind: %s",
+	       diag.text);
+	o.noverlays = 0;
+	eq_int(ctl_open(&o, NULL, &d), 0, "who wants none is served");
+	eq_int(ctl_unbind(c, "/workspace", NULL), -ENOENT, "others cannot take it away");
+	eq_int(ctl_unbind(a, "/workspace", NULL), 0, "one gives it up");
+	eq_int(count_binds(c), 1, "the other has it");
+	ctl_close(b);
+	ok(binds_become(c, 0), "until its connection ends");
+	o.noverlays = 1;
+	ctl_close(d);
+	eq_int(ctl_open(&o, &diag, &d), 0, "then the overlay is to be had");
+	eq_int(put_file(d, "workspace/f", "mine"), 0, "written");
+	(void)!get_file(c, "workspace/f", text);
+	eq_str(text, "mine", "seen");
+	(void)slurp(p->host, "f", text);
+	eq_str(text, "host", "and the host's is as it was");
+	ctl_close(a);
+	ctl_close(d);
+
+	/* What was refused does not come with the next mount. */
+	eq_int(ctl_lease(c, "busy", -1, NULL), 0, "a command runs");
+	if (ctl_open(&o, &diag, &a) < 0)
+		tap_fatal("ctl_open: %s\n", diag.text);
+	eq_int(ctl_bind(a, fd, p->host, "/mnt/new", true, NULL), -EBUSY, "no mount point now");
+	eq_int(count_binds(c), 0, "and none for later");
+
+	/* What it is mounted on moves away under it. */
+	eq_int(ctl_unlease(c), 0, "idle");
+	eq_int(put_file(c, "workspace/sub", "x"), 0, "a file");
+	{
+		struct ctl_attach at;
+
+		eq_int(ctl_attach(c, NULL, &at), 0, "attach");
+		ok(mkdirat(at.root_fd, "workspace/d", 0755) == 0, "a directory");
+		ok(mkdirat(at.root_fd, "workspace/d/m", 0755) == 0, "a mount point");
+		eq_int(ctl_bind(a, fd, p->host, "/workspace/d/m", true, NULL), 0, "a bind");
+		ok(renameat(at.root_fd, "workspace/d", at.root_fd, "workspace/e") == 0, "moved");
+		ctl_attach_release(&at);
+	}
+	eq_int(ctl_unbind(a, "/workspace/d/m", NULL), 0, "is unbound all the same");
+	eq_int(get_file(c, "workspace/e/m/f", text), -ENOENT, "and not there under its new name");
+	(void)close(fd);
+	ctl_close(a);
+	eq_int(ctl_shutdown(c, false, NULL), 0, "end");
+	ctl_close(c);
+	eq_int(ctl_env_remove(p->data, "held", false, NULL), 0, "remove");
+}
+
 static void overlays(const struct place *p)
 {
 	struct ctl_overlay ov = {p->host, "/workspace"}, wrong = {p->top, "/workspace"};
@@ -622,8 +711,10 @@ int main(void)
 	history(&p);
 	looking(&p);
 	leases(&p);
-	if (p.ns)
+	if (p.ns) {
 		binds(&p);
+		bind_holders(&p);
+	}
 	overlays(&p);
 	host_mounts(&p);
 	hostile_clients(&p);
