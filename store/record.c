@@ -9,7 +9,6 @@
 
 #define REC_VERSION      1
 #define REC_FIELDS       23
-#define REC_MAX_XATTRS   4096
 #define REC_MAX_TARGET   4095
 #define ORIGIN_FIELDS    9
 #define ORIGIN_ALL_FLAGS (REC_ORIGIN_PUBLIC | REC_ORIGIN_STABLE)

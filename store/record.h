@@ -32,6 +32,7 @@ typedef uint64_t store_layer; /* grows; a child's number is larger than its pare
 #define STORE_BLOCK     (128 * 1024) /* bytes of file content per block; in the superblock */
 #define REC_INLINE_MAX  1536         /* content up to this size lies in the record */
 #define REC_XATTR_MAX   256          /* values up to this size lie in the record */
+#define REC_MAX_XATTRS  4096         /* and this many; others lie in the xattrs database */
 #define REC_ORIGIN_MAX  4096
 
 /* Where a regular file's bytes are. */

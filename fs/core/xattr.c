@@ -168,11 +168,17 @@ ssize_t xattr_get(struct ovl *o, struct node *n, const char *name, void *value, 
 	return r == -EOPNOTSUPP || r == -ENOENT ? -ENODATA : r;
 }
 
+/* A record that is too large could never be flushed, and nothing else with it. */
+static bool fits_record(const struct rec_inode *r, const char *name, size_t len)
+{
+	return len <= REC_XATTR_MAX && (r->nxattrs < REC_MAX_XATTRS || xattr_find(r, name));
+}
+
 int xattr_set(struct ovl *o, struct node *n, const char *name, const void *value, size_t len)
 {
 	int r;
 
-	if (len <= REC_XATTR_MAX) {
+	if (fits_record(&n->rec, name, len)) {
 		r = xattr_put(&n->rec, name, value, len);
 		if (r == 0 && big_get(o, n, name, NULL, 0) >= 0)
 			r = bigx_log(o, n, name, NULL, 0);

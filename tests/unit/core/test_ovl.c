@@ -4,6 +4,7 @@
 #include <sys/xattr.h>
 #include <time.h>
 
+#include "fs/core/ovl_internal.h"
 #include "tests/unit/core/ovl_fixture.h"
 
 static struct ovl_entry must_make(struct fx *f, store_ino dir, const char *name, mode_t mode)
@@ -198,6 +199,35 @@ static void test_xattr_limits(struct fx *f)
 	free(big);
 }
 
+/* More names than a record holds: the rest lies beside it. */
+static void test_xattr_many(struct fx *f)
+{
+	struct ovl_entry e = must_make(f, STORE_ROOT_INO, "manyx", S_IFREG | 0644);
+	char name[32], v[4] = "";
+	int r = 0;
+
+	for (int i = 0; r == 0 && i < 4500; i++) {
+		snprintf(name, sizeof(name), "user.%04d", i);
+		r = ovl_setxattr(f->o, e.ino, name, "v", 1, 0);
+	}
+	eq_int(r, 0, "4500 names");
+	eq_int(ovl_flush(f->o), 0, "can be flushed");
+	ovl_forget(f->o, e.ino, 1);
+	fx_umount(f);
+	fx_mount(f);
+	if (fx_get(f, "manyx", &e) < 0)
+		tap_fatal("walk");
+	eq_int(ovl_listxattr(f->o, e.ino, NULL, 0), 45000, "all are listed");
+	eq_int(ovl_getxattr(f->o, e.ino, "user.4499", v, sizeof(v)), 1, "the last one");
+	eq_int(ovl_setxattr(f->o, e.ino, "user.4499", "ww", 2, 0), 0, "is changed");
+	eq_int(ovl_removexattr(f->o, e.ino, "user.0000"), 0, "the first one removed");
+	eq_int(ovl_setxattr(f->o, e.ino, "user.4499", "www", 3, 0), 0, "the last one moves in");
+	eq_int(ovl_flush(f->o), 0, "flushed");
+	eq_int(ovl_getxattr(f->o, e.ino, "user.4499", v, sizeof(v)), 3, "and read");
+	eq_int(ovl_listxattr(f->o, e.ino, NULL, 0), 44990, "one name less");
+	ovl_forget(f->o, e.ino, 1);
+}
+
 static void test_names(struct fx *f)
 {
 	char name[258];
@@ -279,6 +309,48 @@ static void test_big_orphan(struct fx *f)
 	eq_int(wrong, 0, "an unlinked file of eight times what memory may hold");
 	ovl_forget(f->o, e.ino, 1);
 	eq_int(ovl_flush(f->o), 0, "flush");
+}
+
+static uint64_t flushes(struct fx *f)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&f->o->fl.lock);
+	n = f->o->fl.started;
+	pthread_mutex_unlock(&f->o->fl.lock);
+	return n;
+}
+
+/* They do stay for a while, and then must not make each change of something else start a flush. */
+static void test_quiet_orphan(struct fx *f)
+{
+	struct ovl_entry e = must_make(f, STORE_ROOT_INO, "quiet", S_IFREG | 0644);
+	struct timespec pause = {.tv_nsec = 2000000};
+	static char data[1 << 20];
+	unsigned wrong = 0;
+	uint64_t before;
+
+	fx_umount(f);
+	f->opts.dirty_max = 4 << 20;
+	f->opts.flush_ms = 3600 * 1000;
+	fx_mount(f);
+	if (ovl_lookup(f->o, STORE_ROOT_INO, "quiet", &e) < 0 ||
+	    ovl_unlink(f->o, STORE_ROOT_INO, "quiet") < 0)
+		tap_fatal("unlink");
+	memset(data, 'o', sizeof(data));
+	wrong += ovl_write(f->o, e.ino, 0, data, sizeof(data), false) != (ssize_t)sizeof(data);
+	wrong += ovl_flush(f->o) != 0;
+	before = flushes(f);
+	for (unsigned i = 0; i < 40; i++) {
+		wrong += ovl_write(f->o, e.ino, i, "x", 1, false) != 1;
+		(void)nanosleep(&pause, NULL);
+	}
+	eq_int(wrong, 0, "writes to an unlinked file");
+	ok(flushes(f) - before < 4, "start no flush each");
+	ovl_forget(f->o, e.ino, 1);
+	fx_umount(f);
+	f->opts.flush_ms = 0;
+	fx_mount(f);
 }
 
 struct seen {
@@ -534,9 +606,11 @@ int main(void)
 	test_ids(&f);
 	test_acls(&f);
 	test_xattr_limits(&f);
+	test_xattr_many(&f);
 	test_names(&f);
 	test_orphans(&f);
 	test_big_orphan(&f);
+	test_quiet_orphan(&f);
 	test_cookies(&f);
 	test_changes(&f);
 	test_paths(&f);
