@@ -184,7 +184,8 @@ static bool place_holds(struct node *n)
 static bool may_share(struct node *n, struct node *dir, const char *name, size_t len,
 		      const struct stat *st)
 {
-	if (!same_identity(n, st))
+	/* One that was removed here and is still open stays removed. */
+	if (!same_identity(n, st) || (n->rec.nlink == 0 && !n->host_only))
 		return false;
 	if (!S_ISDIR(st->st_mode))
 		return true;
@@ -195,15 +196,43 @@ static bool may_share(struct node *n, struct node *dir, const char *name, size_t
 	return n->host_only && !place_holds(n);
 }
 
-/* 1: @ino is free or names this very file; 0: it is another inode's. */
+static int any_name(void *arg, const char *name, size_t len, const struct rec_name *rn)
+{
+	(void)arg;
+	(void)name;
+	(void)len;
+	(void)rn;
+	return 1;
+}
+
+/* Does the store hold nothing under @ino? What an inode that ended left in sight (its record with no
+ * links, extents, names that it hid) would be taken for the new one's. */
+static int number_unused(struct ovl *o, store_ino ino, const struct stat *st)
+{
+	cleanup_rec_inode struct rec_inode rec = {0};
+	int r = store_view_inode(o->view, ino, &rec);
+
+	if (r == -ENOENT && S_ISDIR(st->st_mode)) {
+		r = store_view_names(o->view, ino, any_name, NULL);
+		r = r == 0 ? -ENOENT : r;
+	}
+	if (r == -ENOENT)
+		return 1;
+	return r == -EBADMSG ? -EIO : r < 0 ? r : 0;
+}
+
+/* 1: @ino is free or names this very file; 0: it is, or was, another inode's. */
 static int number_fits(struct ovl *o, store_ino ino, struct node *dir, const char *name, size_t len,
 		       const struct stat *st)
 {
-	struct node *n;
-	int r = node_get(o, ino, &n);
+	struct node *n = node_find(o, ino);
+	int r = n ? 0 : number_unused(o, ino, st);
 
+	if (r != 0)
+		return r;
+	r = node_get(o, ino, &n);
 	if (r == -ESTALE)
-		return 1;
+		return 0;
 	if (r < 0)
 		return r;
 	if (may_share(n, dir, name, len, st))
