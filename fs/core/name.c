@@ -217,6 +217,9 @@ void name_committed(struct ovl *o, struct name *e, uint64_t gen)
 	struct node *dir = e->dir;
 
 	dir->new_dir = false;
+	/* From here on the store is asked for this name; its directory was in the same flush. */
+	if (dir->rec.nlink > 0)
+		dir->in_store = true;
 	if (e->gen <= gen)
 		name_drop(o, e);
 }
