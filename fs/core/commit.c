@@ -104,7 +104,8 @@ static int complete_one(struct ovl *o, store_ino ino)
 	return r == -EBADMSG ? -EIO : r;
 }
 
-static int complete_all(struct ovl *o, bool frozen)
+/* Not @strict: what cannot be completed, because its host file is not what it was, stays as it is. */
+static int complete_all(struct ovl *o, bool strict, bool frozen)
 {
 	struct inos l = {0};
 	int r;
@@ -116,6 +117,8 @@ static int complete_all(struct ovl *o, bool frozen)
 		if (!frozen)
 			pthread_rwlock_rdlock(&o->freeze);
 		r = complete_one(o, l.v[i]);
+		if (r == -EIO && !strict)
+			r = 0;
 		if (!frozen)
 			pthread_rwlock_unlock(&o->freeze);
 	}
@@ -147,29 +150,34 @@ static int go_on(struct ovl *o, store_layer child)
 	return 0;
 }
 
+struct sealing {
+	bool strict;
+	int (*seal)(void *arg, store_layer *ret_open);
+	void *arg;
+};
+
 /* *ret_flush is what those learn who wait for a flush. */
-static int commit_frozen(struct ovl *o, int (*seal)(void *arg, store_layer *ret_open), void *arg,
-			 int *ret_flush)
+static int commit_frozen(struct ovl *o, const struct sealing *s, int *ret_flush)
 {
 	store_layer child;
-	int r = complete_all(o, true);
+	int r = complete_all(o, s->strict, true);
 
 	*ret_flush = flush_now(o, true);
 	if (r == 0)
 		r = *ret_flush;
 	if (r == 0)
-		r = seal(arg, &child);
+		r = s->seal(s->arg, &child);
 	return r == 0 ? go_on(o, child) : r;
 }
 
-int ovl_commit(struct ovl *o, int (*seal)(void *arg, store_layer *ret_open), void *arg)
+static int commit(struct ovl *o, const struct sealing *s)
 {
 	int r, flushed;
 
 	if (o->flags & OVL_RDONLY)
 		return -EROFS;
 	/* The bulk while others go on changing things; only what they add is left for the end. */
-	r = complete_all(o, false);
+	r = complete_all(o, s->strict, false);
 	if (r == 0)
 		r = flush_join(o);
 	if (r < 0)
@@ -179,8 +187,18 @@ int ovl_commit(struct ovl *o, int (*seal)(void *arg, store_layer *ret_open), voi
 	r = o->broken ? -EIO : 0;
 	flushed = r;
 	if (r == 0)
-		r = commit_frozen(o, seal, arg, &flushed);
+		r = commit_frozen(o, s, &flushed);
 	pthread_rwlock_unlock(&o->freeze);
 	flush_release(o, flushed);
 	return r;
+}
+
+int ovl_commit(struct ovl *o, int (*seal)(void *arg, store_layer *ret_open), void *arg)
+{
+	return commit(o, &(struct sealing){true, seal, arg});
+}
+
+int ovl_commit_as_is(struct ovl *o, int (*seal)(void *arg, store_layer *ret_open), void *arg)
+{
+	return commit(o, &(struct sealing){false, seal, arg});
 }

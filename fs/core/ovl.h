@@ -105,8 +105,9 @@ int ovl_readlink(struct ovl *o, store_ino ino, char ret_target[static 4096]) MUS
 /* Entries of @dir after @cookie (0: from the start, "." and ".." included). @fn gets the cookie of
  * the entry, to be given back to continue after it, and returns nonzero to stop before this entry.
  * With @plus, @e is complete and an accepted entry has taken a reference ("." and ".." never); else
- * only e->ino and the type in e->attr.st.st_mode are set. Cookies are stable while the directory is
- * referenced: an entry that stays is given once, whatever comes and goes around it. */
+ * only e->ino and the type in e->attr.st.st_mode are set. A host name that cannot be looked at comes
+ * with @e->ino 0 and the type alone ("plus"), or with an unknown number. Cookies are stable while the
+ * directory is referenced: an entry that stays is given once, whatever comes and goes around it. */
 int ovl_readdir(struct ovl *o, store_ino dir, uint64_t cookie, bool plus,
 		int (*fn)(void *arg, const char *name, uint64_t cookie, const struct ovl_entry *e),
 		void *arg) MUST_USE;
@@ -164,6 +165,11 @@ int ovl_flush(struct ovl *o) MUST_USE;
  * layer in the store and gives its new open child), continue on the child. The time changes are held
  * off is that of the flush. @seal's error is returned and the ovl stays on its layer. */
 int ovl_commit(struct ovl *o, int (*seal)(void *arg, store_layer *ret_open), void *arg) MUST_USE;
+/* The same, but files that cannot be completed, because the host file behind them was changed, do not
+ * stand in the way (-EIO there): the bytes that were not copied yet stay unreadable. For states that
+ * are kept so that a move loses nothing. */
+int ovl_commit_as_is(struct ovl *o, int (*seal)(void *arg, store_layer *ret_open),
+		     void *arg) MUST_USE;
 
 /* Inodes that shared mappings may have dirtied in the kernel: looked up, and written at some time.
  * The caller makes the kernel push them (notify_inval_inode) before a commit. */

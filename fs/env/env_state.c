@@ -140,6 +140,11 @@ static int commit_locked(struct env *e, struct seal *s, struct diag *diag)
 	r = ovl_commit(e->cur.ovl, seal, s);
 	if (r == -ENODATA)
 		return diag_set(diag, r, "nothing to commit");
+	if (r == -EIO)
+		return diag_set(
+			diag, r,
+			"the commit failed and changed nothing: some file cannot be read whole, because the "
+			"host file behind it was changed meanwhile or is damaged; remove it here, or reset");
 	return r < 0 ? diag_set(diag, r, "the commit failed and changed nothing: %s", err_text(r))
 		     : 0;
 }
@@ -207,7 +212,7 @@ static int seal_and_move(struct env *e, enum env_move what, store_layer target, 
 
 	ovl_counts(e->cur.ovl, &n);
 	if (n.layer_changed) {
-		r = ovl_commit(e->cur.ovl, seal, &s);
+		r = ovl_commit_as_is(e->cur.ovl, seal, &s);
 		ret->saved = r == 0;
 	}
 	store_commit_release(&s.c);
