@@ -205,11 +205,16 @@ static int list_one(struct hostsrc *h, int fd, const struct dirent *d,
 	if (type == DT_UNKNOWN || ((h->flags & REC_ORIGIN_PUBLIC) && type != DT_LNK)) {
 		struct stat st;
 
-		if (fstatat(fd, d->d_name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0)
-			return errno == ENOENT ? 0 : ret_nerrno();
-		if (!shown(h, &st))
+		/* What cannot be looked at (a mount of somebody else's, or whose server is gone) is
+		 * not for everyone to read; without that rule its name is enough. */
+		if (fstatat(fd, d->d_name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0) {
+			if (errno == ENOENT || errno == ENOMEM || h->flags & REC_ORIGIN_PUBLIC)
+				return errno == ENOMEM ? -ENOMEM : 0;
+		} else if (!shown(h, &st)) {
 			return 0;
-		type = IFTODT(st.st_mode);
+		} else {
+			type = IFTODT(st.st_mode);
+		}
 	}
 	return fn(arg, d->d_name, d->d_ino, type);
 }

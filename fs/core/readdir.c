@@ -3,6 +3,8 @@
 
 #include "fs/core/ovl_internal.h"
 
+#define INO_UNKNOWN 0xffffffffu /* as the kernel and libfuse spell it in a listing */
+
 typedef int (*readdir_fn)(void *arg, const char *name, uint64_t cookie, const struct ovl_entry *e);
 
 struct dirread {
@@ -26,6 +28,16 @@ static int emit_dots(struct dirread *d, uint64_t cookie)
 	return cookie < 2 && d->fn(d->arg, "..", 2, &e);
 }
 
+/* A name whose file cannot be looked at (a mount of somebody else's, a directory without x) is listed all
+ * the same: one of them must not hide the others. */
+static int emit_name(struct dirread *d, const struct listing_entry *le)
+{
+	struct ovl_entry e = {.attr.st = {.st_ino = INO_UNKNOWN, .st_mode = le->type}};
+
+	e.ino = d->plus ? 0 : INO_UNKNOWN;
+	return d->fn(d->arg, le->name, le->cookie, &e) ? 1 : 0;
+}
+
 /* EX. 1 to stop, 0 to go on (also past a host name that went away). */
 static int emit_plus(struct dirread *d, const struct listing_entry *le)
 {
@@ -33,6 +45,8 @@ static int emit_plus(struct dirread *d, const struct listing_entry *le)
 	struct node *n;
 	int r = lookup_locked(d->o, d->dir, le->name, le->len, &e);
 
+	if (r < 0 && r != -ENOMEM && le->host)
+		return emit_name(d, le);
 	if (r < 0 || !e.ino)
 		return r;
 	r = d->fn(d->arg, le->name, le->cookie, &e);
@@ -69,8 +83,12 @@ static int emit_plain(struct dirread *d, struct listing_entry *le)
 	struct ovl_entry e = {0};
 	int r = le->ino ? 0 : number_host(d, le);
 
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0 && r != -ENOMEM && le->host)
+		return emit_name(d, le);
 	if (r < 0)
-		return r == -ENOENT ? 0 : r;
+		return r;
 	e.ino = le->ino;
 	e.attr.st.st_ino = le->ino;
 	e.attr.st.st_mode = le->type;

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 
+#include "fs/core/diff.h"
 #include "tests/unit/core/ovl_fixture.h"
 
 struct told {
@@ -221,6 +222,197 @@ static void test_listing(struct fx *f, const char *host)
 	ovl_forget(f->o, root.ino, 1);
 }
 
+static void move(const char *dir, const char *from, const char *to)
+{
+	char a[2 * PATH_MAX], b[2 * PATH_MAX];
+
+	snprintf(a, sizeof(a), "%s/%s", dir, from);
+	snprintf(b, sizeof(b), "%s/%s", dir, to);
+	if (rename(a, b) < 0)
+		tap_fatal("rename %s", a);
+}
+
+static void remount(struct fx *f)
+{
+	fx_umount(f);
+	fx_mount(f);
+}
+
+/* What was removed here comes back on the host under another name, with the same inode number: nothing
+ * of the removed one may be seen in it. */
+static void test_number_of_the_dead(struct fx *f, const char *host)
+{
+	struct ovl_entry e;
+	char dir[2 * PATH_MAX], c = 0;
+	struct stat st;
+
+	put_big(host, "dead", 'h', 400000);
+	snprintf(dir, sizeof(dir), "%s/deaddir", host);
+	if (mkdir(dir, 0755) < 0)
+		tap_fatal("mkdir");
+	put(dir, "in", "inside");
+	if (fx_write(f, "dead", 0, "X", 1) != 1 || ovl_commit(f->o, fx_seal, f) < 0)
+		tap_fatal("commit");
+	eq_int(fx_remove(f, "dead", false), 0, "a changed host file is removed");
+	eq_int(fx_remove(f, "deaddir/in", false), 0, "and what is in a directory");
+	eq_int(fx_remove(f, "deaddir", true), 0, "and the directory");
+	if (ovl_commit(f->o, fx_seal, f) < 0)
+		tap_fatal("commit");
+	remount(f);
+	move(host, "dead", "alive");
+	move(host, "deaddir", "alivedir");
+	eq_int(fx_write(f, "alive", 300000, "Y", 1), 1, "another name of it is written");
+	eq_int(fx_make(f, "alivedir/new", FX_FILE, 0644), 0, "and a file made in the other");
+	remount(f);
+	eq_int(fx_read(f, "alive", 0, &c, 1), 1, "its first byte");
+	eq_int(c, 'h', "is the host's, not the dead file's");
+	eq_int(fx_read(f, "alive", 300000, &c, 1), 1, "its own change");
+	eq_int(c, 'Y', "is there");
+	eq_int(fx_stat(f, "alivedir/in", &st), 0, "a name removed in the dead directory is there");
+	/* Removed, but held open: as well. */
+	put(host, "held", "held");
+	if (fx_get(f, "held", &e) < 0 || ovl_write(f->o, e.ino, 0, "H", 1, false) != 1)
+		tap_fatal("write");
+	eq_int(fx_remove(f, "held", false), 0, "an open file is removed");
+	move(host, "held", "free");
+	eq_file(f, "free", "held", "its other name on the host is another file");
+	eq_int(fx_stat(f, "free", &st), 0, "which");
+	ok(st.st_ino != e.ino && st.st_nlink == 1, "has a number of its own");
+	ovl_forget(f->o, e.ino, 1);
+}
+
+#define MANY 3000
+
+static void *flush_once(void *arg)
+{
+	struct fx *f = arg;
+
+	return ovl_flush(f->o) < 0 ? arg : NULL;
+}
+
+/* While a flush puts the first changes of a host directory away, its removed names stay removed. */
+static void test_removed_while_flushed(struct fx *f, const char *host)
+{
+	char dir[2 * PATH_MAX], name[32];
+	unsigned back = 0, looks = 0;
+	struct ovl_entry d, e;
+	pthread_t t;
+	void *failed;
+
+	snprintf(dir, sizeof(dir), "%s/many", host);
+	if (mkdir(dir, 0755) < 0)
+		tap_fatal("mkdir");
+	for (int i = 0; i < MANY; i++) {
+		snprintf(name, sizeof(name), "n%d", i);
+		put(dir, name, "");
+	}
+	if (fx_get(f, "many", &d) < 0)
+		tap_fatal("walk");
+	for (int i = 0; i < MANY; i++) {
+		snprintf(name, sizeof(name), "n%d", i);
+		if (ovl_unlink(f->o, d.ino, name) < 0)
+			tap_fatal("unlink");
+	}
+	/* More to be marked clean, before the directory is. */
+	for (int i = 0; i < 2 * MANY; i++) {
+		snprintf(name, sizeof(name), "more%d", i);
+		if (fx_make(f, name, FX_FILE, 0644) < 0 || fx_write(f, name, 0, "m", 1) != 1)
+			tap_fatal("write");
+	}
+	if (pthread_create(&t, NULL, flush_once, f) != 0)
+		tap_fatal("thread");
+	while (pthread_tryjoin_np(t, &failed) != 0) {
+		snprintf(name, sizeof(name), "n%u", looks++ * 7 % MANY);
+		if (ovl_lookup(f->o, d.ino, name, &e) < 0)
+			tap_fatal("lookup");
+		if (!e.ino)
+			continue;
+		back++;
+		ovl_forget(f->o, e.ino, 1);
+	}
+	ok(!failed, "flushed");
+	eq_int(back, 0, "none of %u looks found a removed name", looks);
+	ovl_forget(f->o, d.ino, 1);
+}
+
+/* As an environment seals: with an id that is a digest over what differs. */
+static int seal_with_id(void *arg, store_layer *ret)
+{
+	struct timespec now = {.tv_sec = 1};
+	struct diff_counts n = {0};
+	struct store_layer_info li;
+	struct digest none = {0}, id;
+	struct fx *f = arg;
+	int r = store_layer_get(f->s, f->layer, &li);
+
+	if (r == 0)
+		r = diff_commit_id(f->s, &none, li.parent, f->layer, "", "", &now, &id, &n);
+	return r < 0 ? r : fx_seal(arg, ret);
+}
+
+/* A host file that changed under a partly copied one cannot be completed. */
+static void test_torn(struct fx *f, const char *host)
+{
+	struct stat st;
+	char c = 0;
+
+	put_big(host, "torn", 't', 300000);
+	eq_int(fx_write(f, "torn", 5, "X", 1), 1, "one byte of a host file");
+	put_big(host, "torn", 'z', 300001);
+	eq_int(ovl_commit(f->o, fx_seal, f), -EIO, "no commit promises bytes that nobody has");
+	eq_int(ovl_commit_as_is(f->o, seal_with_id, f), 0, "but what is there can be put away");
+	remount(f);
+	eq_int(fx_stat(f, "torn", &st), 0, "it is there");
+	eq_int(fx_read(f, "torn", 5, &c, 1), 1, "the block that was changed");
+	eq_int(c, 'X', "is kept");
+	eq_int(fx_read(f, "torn", 200000, &c, 1), -EIO, "the rest is not made up");
+	eq_int(fx_remove(f, "torn", false), 0, "it can be removed");
+	eq_int(ovl_commit(f->o, fx_seal, f), 0, "and then committed");
+}
+
+struct seen {
+	unsigned n;
+	bool locked;
+};
+
+static int see(void *arg, const char *name, uint64_t cookie, const struct ovl_entry *e)
+{
+	struct seen *s = arg;
+
+	(void)cookie;
+	(void)e;
+	s->n++;
+	if (!strncmp(name, "file", 4))
+		s->locked = true;
+	return 0;
+}
+
+/* Names that can be listed and not looked at, as in a directory without x or at a mount of somebody
+ * else: root has no such directories. */
+static void test_unreadable(struct fx *f, const char *host, bool plus)
+{
+	char dir[2 * PATH_MAX];
+	struct seen s = {0};
+	struct ovl_entry d;
+
+	if (geteuid() == 0) {
+		ok(true, "unreadable names # SKIP root reads everything");
+		return;
+	}
+	snprintf(dir, sizeof(dir), "%s/locked%d", host, plus);
+	if (mkdir(dir, 0755) < 0)
+		tap_fatal("mkdir");
+	put(dir, "file1", "");
+	put(dir, "file2", "");
+	if (chmod(dir, 0444) < 0 || fx_get(f, plus ? "locked1" : "locked0", &d) < 0)
+		tap_fatal("chmod");
+	eq_int(ovl_readdir(f->o, d.ino, 0, plus, see, &s), 0, "a directory without x is listed");
+	ok(s.n == 4 && s.locked, "with all its names");
+	ovl_forget(f->o, d.ino, 1);
+	if (chmod(dir, 0755) < 0)
+		tap_fatal("chmod");
+}
+
 int main(void)
 {
 	char host[PATH_MAX];
@@ -241,6 +433,11 @@ int main(void)
 	test_links(&f, host);
 	test_reuse(&f, host);
 	test_listing(&f, host);
+	test_number_of_the_dead(&f, host);
+	test_removed_while_flushed(&f, host);
+	test_torn(&f, host);
+	test_unreadable(&f, host, false);
+	test_unreadable(&f, host, true);
 	fx_close(&f);
 	return tap_done();
 }
