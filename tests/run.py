@@ -40,10 +40,11 @@ def run(cmd, **kw):
     return subprocess.run(cmd, text=True, errors="replace", **kw)
 
 
-def build(name, *options, targets=()):
+def build(name, *options, targets=(), cc=None):
     d = ROOT / f"build-{name}"
     if not (d / "build.ninja").exists():
-        r = run(["meson", "setup", str(d), str(ROOT), *options], capture_output=True)
+        r = run(["meson", "setup", str(d), str(ROOT), *options], capture_output=True,
+                env=dict(os.environ, **({"CC": cc} if cc else {})))
         if r.returncode:
             print(r.stdout[-3000:], r.stderr[-2000:])
             say("fail", f"setup {name}")
@@ -60,6 +61,8 @@ def build(name, *options, targets=()):
 def unit(d, name, env=None):
     """All tests that meson knows of, one result each."""
     t = ["meson", "test", "-C", str(d), "--no-rebuild", "--print-errorlogs", "-t", "4"]
+    if name != "plain":
+        t += ["--no-suite", "lint"]
     e = dict(os.environ, **(env or {}))
     r = run(t, capture_output=True, env=e)
     log = d / "meson-logs" / "testlog.json"
@@ -220,7 +223,8 @@ def main():
             asan = build("asan", "-Db_sanitize=address,undefined", "-Db_lundef=false", "--buildtype=debugoptimized")
             if asan:
                 unit(asan, "asan", {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "halt_on_error=1"})
-            tsan = build("tsan", "-Db_sanitize=thread", "-Db_lundef=false", "--buildtype=debugoptimized")
+            # clang's: gcc 12's does not see that descriptors received by a joined thread are handed over
+            tsan = build("tsan", "-Db_sanitize=thread", "-Db_lundef=false", "--buildtype=debugoptimized", cc="clang")
             if tsan:
                 unit(tsan, "tsan", {"TSAN_OPTIONS": "halt_on_error=1"})
     if plain:
