@@ -1,6 +1,7 @@
 /* rattan-fs: options in, one of the daemon's programs out. */
 #include <fcntl.h>
 #include <getopt.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -197,6 +198,9 @@ int main(int argc, char **argv)
 
 	if (io_std_open() < 0)
 		return 1;
+	/* One heap: with one a thread, each grows by a system call every page or two, in the middle of
+	 * serving requests. */
+	(void)mallopt(M_ARENA_MAX, 1);
 	if (level)
 		(void)!log_level_parse(level, &l);
 	log_setup("rattan-fs", l);

@@ -29,6 +29,8 @@ void content_env_free(struct content_env *e);
 void content_env_set_view(struct content_env *e, struct store_view *view);
 /* Bytes in dirty and in-flight blocks of all contents; lock-free. */
 size_t content_env_dirty(const struct content_env *e);
+/* Nothing was written for a while: memory kept for the next blocks goes back to the system. */
+void content_env_idle(struct content_env *e);
 
 /* From a record (content, size, origin). A file made new is content_open of a zeroed record. With an
  * origin, @host (lent, outlives) opens the host file when it is needed; NULL without one, and when the

@@ -85,12 +85,35 @@ void blk_settle(struct blk *b)
 		atomic_fetch_sub_explicit(&b->env->dirty, b->cap, memory_order_relaxed);
 }
 
+/* Whole blocks come from the environment's spare buffers, smaller ones from the heap. */
+static void data_free(struct blk *b)
+{
+	if (b->cap == BLOCK)
+		cenv_buf_put(b->env, b->data);
+	else
+		free(b->data);
+}
+
+static uint8_t *data_grow(struct blk *b, size_t cap)
+{
+	uint8_t *p;
+
+	if (cap != BLOCK)
+		return realloc(b->data, cap);
+	p = cenv_buf_get(b->env);
+	if (p && b->data) {
+		memcpy(p, b->data, b->len);
+		free(b->data);
+	}
+	return p;
+}
+
 void blk_unref(struct blk *b)
 {
 	if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) > 1)
 		return;
 	blk_settle(b);
-	free(b->data);
+	data_free(b);
 	free(b);
 }
 
@@ -102,7 +125,7 @@ int blk_grow(struct blk *b, size_t n)
 	if (n <= b->cap)
 		return 0;
 	cap = cap_for(n);
-	p = realloc(b->data, cap);
+	p = data_grow(b, cap);
 	if (!p)
 		return -ENOMEM;
 	if (atomic_load(&b->counted))

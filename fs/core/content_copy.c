@@ -76,7 +76,7 @@ static int share_block(struct copy *k, struct blk **ret)
 static ssize_t copy_bytes(struct copy *k)
 {
 	size_t n = (size_t)(BLOCK - k->off_in % BLOCK);
-	uint8_t *tmp = cenv_scratch_get(k->in->env);
+	uint8_t *tmp = cenv_buf_get(k->in->env);
 	ssize_t got;
 
 	if (!tmp)
@@ -86,7 +86,7 @@ static ssize_t copy_bytes(struct copy *k)
 	got = content_read(k->in, k->off_in, tmp, n);
 	if (got > 0)
 		got = content_write_range(k->out, k->off_out, tmp, (size_t)got);
-	cenv_scratch_put(k->in->env, tmp);
+	cenv_buf_put(k->in->env, tmp);
 	if (got > 0)
 		k->copied += (uint64_t)got;
 	return got;

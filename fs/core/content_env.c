@@ -1,5 +1,6 @@
 /* What the contents of one ovl share: the store, the view, and a cache of verified chunks, so that small
  * reads of one chunk read and hash it once. */
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,11 @@ static int locks_init(struct content_env *e)
 	if (r < 0)
 		return r;
 	r = -pthread_mutex_init(&e->cache_lock, NULL);
+	if (r == 0) {
+		r = -pthread_mutex_init(&e->spare_lock, NULL);
+		if (r < 0)
+			pthread_mutex_destroy(&e->cache_lock);
+	}
 	if (r < 0)
 		pthread_rwlock_destroy(&e->view_lock);
 	return r;
@@ -36,6 +42,67 @@ int content_env_new(struct store *s, struct store_view *view, struct content_env
 	return 0;
 }
 
+/* ---- spare buffers ---- */
+
+uint8_t *cenv_buf_get(struct content_env *e)
+{
+	void *p;
+
+	pthread_mutex_lock(&e->spare_lock);
+	p = e->spare;
+	if (p) {
+		memcpy(&e->spare, p, sizeof e->spare);
+		e->spares--;
+	}
+	pthread_mutex_unlock(&e->spare_lock);
+	return p ? p : malloc(STORE_BLOCK);
+}
+
+void cenv_buf_put(struct content_env *e, uint8_t *p)
+{
+	if (!p)
+		return;
+	pthread_mutex_lock(&e->spare_lock);
+	if (e->spares < SPARE_MAX) {
+		memcpy(p, &e->spare, sizeof e->spare);
+		e->spare = p;
+		e->spares++;
+		p = NULL;
+	}
+	pthread_mutex_unlock(&e->spare_lock);
+	free(p);
+}
+
+/* All but @keep; the number that went. */
+static unsigned spare_drop(struct content_env *e, unsigned keep)
+{
+	unsigned n = 0;
+
+	for (;; n++) {
+		void *p = NULL;
+
+		pthread_mutex_lock(&e->spare_lock);
+		if (e->spares > keep) {
+			p = e->spare;
+			memcpy(&e->spare, p, sizeof e->spare);
+			e->spares--;
+		}
+		pthread_mutex_unlock(&e->spare_lock);
+		if (!p)
+			return n;
+		free(p);
+	}
+}
+
+void content_env_idle(struct content_env *e)
+{
+	/* what the heap got back lies between what is in use: only asking returns it to the system */
+	if (spare_drop(e, SPARE_IDLE) > 0)
+		(void)malloc_trim(0);
+}
+
+/* ---- life ---- */
+
 static void ent_free(struct content_env *e, struct cache_ent *x)
 {
 	e->cached -= x->cost;
@@ -53,8 +120,8 @@ void content_env_free(struct content_env *e)
 		e->lru.next = x->next;
 		ent_free(e, x);
 	}
-	while (e->scratches > 0)
-		free(e->scratch[--e->scratches]);
+	(void)spare_drop(e, 0);
+	pthread_mutex_destroy(&e->spare_lock);
 	pthread_mutex_destroy(&e->cache_lock);
 	pthread_rwlock_destroy(&e->view_lock);
 	free(e);
@@ -91,30 +158,6 @@ int cenv_extents(struct content_env *e, store_ino ino, uint64_t first,
 	r = store_view_extents(e->view, ino, first, fn, arg);
 	pthread_rwlock_unlock(&e->view_lock);
 	return r;
-}
-
-/* ---- scratch buffers ---- */
-
-uint8_t *cenv_scratch_get(struct content_env *e)
-{
-	uint8_t *p = NULL;
-
-	pthread_mutex_lock(&e->cache_lock);
-	if (e->scratches > 0)
-		p = e->scratch[--e->scratches];
-	pthread_mutex_unlock(&e->cache_lock);
-	return p ? p : malloc(STORE_BLOCK);
-}
-
-void cenv_scratch_put(struct content_env *e, uint8_t *p)
-{
-	pthread_mutex_lock(&e->cache_lock);
-	if (p && e->scratches < SCRATCH_MAX) {
-		e->scratch[e->scratches++] = p;
-		p = NULL;
-	}
-	pthread_mutex_unlock(&e->cache_lock);
-	free(p);
 }
 
 /* ---- chunk cache ---- */
@@ -226,7 +269,7 @@ static ssize_t get_chunk(struct content_env *e, const struct digest *d, void *bu
 static int read_and_keep(struct content_env *e, const struct digest *d, size_t off, void *buf,
 			 size_t n)
 {
-	uint8_t *tmp = cenv_scratch_get(e);
+	uint8_t *tmp = cenv_buf_get(e);
 	cleanup_blk struct blk *b = NULL;
 	ssize_t len;
 
@@ -241,7 +284,7 @@ static int read_and_keep(struct content_env *e, const struct digest *d, size_t o
 			cenv_cache_add(e, d, b);
 		}
 	}
-	cenv_scratch_put(e, tmp);
+	cenv_buf_put(e, tmp);
 	return len < 0 ? (int)len : 0;
 }
 

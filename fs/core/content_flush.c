@@ -209,7 +209,7 @@ int content_snaps_put(struct store *s, struct content_snap **sn, size_t n)
 static int renew_ref(struct content_snap *sn, const struct snap_ent *e)
 {
 	struct content_env *env = sn->c->env;
-	uint8_t *tmp = cenv_scratch_get(env);
+	uint8_t *tmp = cenv_buf_get(env);
 	struct store_chunk chunk = {.data = tmp, .len = e->len};
 	int r;
 
@@ -218,7 +218,7 @@ static int renew_ref(struct content_snap *sn, const struct snap_ent *e)
 	r = cenv_chunk_read(env, &e->digest, 0, tmp, e->len);
 	if (r == 0)
 		r = store_chunks_put(env->store, &chunk, 1);
-	cenv_scratch_put(env, tmp);
+	cenv_buf_put(env, tmp);
 	return r;
 }
 

@@ -99,7 +99,8 @@ struct cache_ent {
 
 #define CACHE_BYTES (64u << 20)
 #define CACHE_HASH  4096u
-#define SCRATCH_MAX 8
+#define SPARE_MAX   1024u /* buffers kept while there is work */
+#define SPARE_IDLE  8u
 
 struct content_env {
 	struct store *store;
@@ -107,12 +108,14 @@ struct content_env {
 	struct store_view *view;
 	atomic_size_t dirty;
 
-	pthread_mutex_t cache_lock; /* leaf: all below */
+	pthread_mutex_t cache_lock; /* leaf: the cache */
 	struct cache_ent *hash[CACHE_HASH];
 	struct cache_ent lru; /* ring */
 	size_t cached;
-	uint8_t *scratch[SCRATCH_MAX]; /* spare buffers of STORE_BLOCK bytes */
-	unsigned scratches;
+
+	pthread_mutex_t spare_lock; /* leaf, also below cache_lock: all below */
+	void *spare; /* buffers of STORE_BLOCK bytes; the first word is the next one */
+	unsigned spares;
 };
 
 /* Bytes [off, off + n) of a chunk, zeros beyond its end. Verified (S4); -EIO when damaged or gone. */
@@ -125,8 +128,10 @@ int cenv_extent(struct content_env *e, store_ino ino, uint64_t block,
 /* Every recorded extent from @first on; @fn as in store.h. */
 int cenv_extents(struct content_env *e, store_ino ino, uint64_t first,
 		 int (*fn)(void *arg, const struct store_extent *x), void *arg) MUST_USE;
-uint8_t *cenv_scratch_get(struct content_env *e);
-void cenv_scratch_put(struct content_env *e, uint8_t *p);
+/* A buffer of STORE_BLOCK bytes with anything in it, one that was used before if possible: memory that
+ * is new to the process costs more to touch than to fill. NULL: no memory. */
+uint8_t *cenv_buf_get(struct content_env *e);
+void cenv_buf_put(struct content_env *e, uint8_t *p); /* accepts NULL */
 
 /* ---- one file ---- */
 

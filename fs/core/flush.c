@@ -66,6 +66,11 @@ static int copy_places(const struct node *n, struct flush_node *fn)
 	return 0;
 }
 
+static size_t orphans_max(const struct ovl *o)
+{
+	return o->dirty_max / 2;
+}
+
 /* An inode without links is written only to end its older record; its bytes only when there are too
  * many to keep in memory. */
 static bool skip_node(const struct node *n, bool orphans)
@@ -143,7 +148,7 @@ static int take_alloc(struct flush *f)
 static int snapshot(struct flush *f)
 {
 	struct ovl *o = f->o;
-	bool orphans = content_env_dirty(o->cenv) > o->dirty_max / 2;
+	bool orphans = content_env_dirty(o->cenv) > orphans_max(o);
 	int r = take_alloc(f);
 
 	f->gen = atomic_load(&o->gen);
@@ -378,6 +383,16 @@ int flush_now(struct ovl *o, bool frozen)
 
 /* ---- who flushes ---- */
 
+/* Counted from what the last flush left: bytes of files without a name stay in memory up to a bound,
+ * and must not make every change start a flush. */
+static void flush_set_kick(struct ovl *o)
+{
+	size_t left = content_env_dirty(o->cenv) + o->dirty_max / 8;
+	size_t most = orphans_max(o);
+
+	atomic_store(&o->fl.kick_at, left < most ? left : most);
+}
+
 void flush_acquire(struct ovl *o)
 {
 	struct flush_group *g = &o->fl;
@@ -395,6 +410,7 @@ void flush_release(struct ovl *o, int result)
 	struct flush_group *g = &o->fl;
 
 	atomic_store(&g->error, result);
+	flush_set_kick(o);
 	pthread_mutex_lock(&g->lock);
 	g->running = false;
 	g->done = g->started;
@@ -427,6 +443,21 @@ int flush_join(struct ovl *o)
 	r = g->result;
 	pthread_mutex_unlock(&g->lock);
 	return r;
+}
+
+int flush_relief(struct ovl *o)
+{
+	struct flush_group *g = &o->fl;
+	uint64_t want;
+	int r;
+
+	pthread_mutex_lock(&g->lock);
+	want = g->done + 1;
+	while (g->done < want && g->running)
+		pthread_cond_wait(&g->cond, &g->lock);
+	r = g->done < want ? 1 : g->result;
+	pthread_mutex_unlock(&g->lock);
+	return r > 0 ? flush_join(o) : r;
 }
 
 /* ---- the background ---- */
@@ -478,6 +509,8 @@ static void *flush_main(void *arg)
 		pthread_mutex_unlock(&g->lock);
 		if (flush_wanted(o))
 			r = flush_join(o); /* kept in fl.error; everything stays dirty */
+		else
+			content_env_idle(o->cenv);
 		atomic_store(&g->kicked, false);
 		pthread_mutex_lock(&g->lock);
 		/* A full disk must not be asked without pause. */
@@ -503,6 +536,7 @@ int flush_start(struct ovl *o)
 	pthread_mutex_init(&g->lock, NULL);
 	pthread_cond_init(&g->cond, &a);
 	pthread_condattr_destroy(&a);
+	flush_set_kick(o);
 	if (o->flags & OVL_RDONLY)
 		return 0;
 	r = pthread_create(&g->thread, NULL, flush_main, o);

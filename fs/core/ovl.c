@@ -7,7 +7,7 @@
 #include "fs/core/ovl_internal.h"
 
 #define FLUSH_MS_DEFAULT  1000
-#define DIRTY_MAX_DEFAULT (256u << 20)
+#define DIRTY_MAX_DEFAULT (64u << 20)
 
 void lock_shared(struct ovl *o)
 {
@@ -55,7 +55,7 @@ int change_begin(struct ovl *o, bool grows)
 	/* A writer that is ahead of the disk waits for a flush, and then tries again, as others
 	 * write meanwhile; a bounded number of times, so that nobody starves. */
 	for (int i = 0; grows && i < 8 && content_env_dirty(o->cenv) > o->dirty_max; i++) {
-		r = flush_join(o);
+		r = flush_relief(o);
 		if (r < 0)
 			return r;
 	}
@@ -72,7 +72,8 @@ int change_begin(struct ovl *o, bool grows)
 void change_end(struct ovl *o)
 {
 	pthread_rwlock_unlock(&o->freeze);
-	if (content_env_dirty(o->cenv) > o->dirty_max / 2)
+	/* Early: the disk works while the writer goes on, and few buffers serve many blocks. */
+	if (content_env_dirty(o->cenv) > atomic_load(&o->fl.kick_at))
 		flush_kick(o);
 }
 

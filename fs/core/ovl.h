@@ -52,7 +52,7 @@ struct ovl_opts {
 	const char *const *writable; /* NULL-terminated */
 	struct ovl_notify notify;
 	unsigned flush_ms;        /* background flush; 0: 1000 */
-	size_t dirty_max;         /* bytes dirty before writers wait for a flush; 0: 256 MiB */
+	size_t dirty_max;         /* bytes dirty before writers wait for a flush; 0: 64 MiB */
 };
 
 int ovl_open(const struct ovl_opts *opts, struct ovl **ret) MUST_USE;

@@ -178,6 +178,8 @@ struct flush_group {
 	bool stop, thread_running;
 	pthread_t thread;
 	atomic_bool kicked;
+	atomic_size_t
+		kick_at;  /* bytes dirty from which the next flush does not wait for its time */
 	atomic_int error; /* the last flush failed with this; changes that grow are refused */
 };
 
@@ -397,6 +399,9 @@ struct new_inode {
 
 /* ---- flush.c ---- */
 int flush_join(struct ovl *o) MUST_USE;
+/* Wait for the flush under way, or run one: afterwards less is dirty, not necessarily what the caller
+ * changed. */
+int flush_relief(struct ovl *o) MUST_USE;
 /* Become the one who flushes, then flush with o->freeze held exclusively by the caller. */
 void flush_acquire(struct ovl *o);
 void flush_release(struct ovl *o, int result);
