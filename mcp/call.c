@@ -118,7 +118,7 @@ static int run_tool(struct tool_call *c, struct tool_result *out)
 				  "the arguments hold the character U+0000, which no path, "
 				  "command or text can; write such bytes with a command, as in "
 				  "printf '\\0'");
-	if (args_check(c->tool->name, c->schema, c->args, out))
+	if (args_check(c->name, c->schema, c->args, out))
 		return 0;
 	return c->tool->run(c, c->args, out);
 }
@@ -252,6 +252,7 @@ void call_queue(struct server *s, const struct tool_entry *t, const cJSON *args,
 	}
 	c->to.post = false;
 	c->tool = t->tool;
+	c->name = t->name;
 	c->schema = t->schema;
 	c->args = args;
 	(void)pthread_mutex_lock(&s->lock);
@@ -444,9 +445,9 @@ struct client *tool_client(struct tool_call *call, const cJSON *args, struct too
 		(void)tool_error(out, "%s", diag.text[0] ? diag.text : err_text(r));
 	else if (r == -ENOENT && name)
 		(void)tool_error(out,
-				 "there is no environment '%s'%s%s; leave the argument out to use "
-				 "the server's own",
-				 name, diag.text[0] ? ": " : "", diag.text);
+				 "there is no environment '%s'; leave the argument out to use the "
+				 "server's own",
+				 name);
 	else if (r == -EBUSY || r == -EEXIST)
 		(void)tool_error(out, "the environment is not usable as this server was set up: %s",
 				 diag.text[0] ? diag.text : err_text(r));

@@ -59,6 +59,7 @@ struct tool_call {
 	char *token; /* raw progress token or NULL */
 	struct msg msg;
 	const struct mcp_tool *tool;
+	const char *name; /* as the client calls it */
 	const cJSON *schema;
 	const cJSON *args;
 	int cancel_fd;

@@ -1,18 +1,24 @@
 #include "mcp/session.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "mcp/jobs.h"
 
 #define RESET_TRIES    10
+#define SHARE_TRIES    50
 #define RESET_PAUSE_US 40000
 
 struct env_slot {
 	char name[65];
+	int share_fd;          /* reach; -1, or locked together with other sessions */
 	pthread_mutex_t reach; /* one thread starts the daemon, the others wait for it */
 	struct client *client; /* reach */
 	bool reached;          /* reach */
@@ -51,6 +57,7 @@ void session_free(struct mcp_session *s)
 	jobs_free(s->jobs);
 	for (size_t i = 0; i < s->nenvs; i++) {
 		client_free(s->envs[i].client);
+		cleanup_fdp(&s->envs[i].share_fd);
 		(void)pthread_mutex_destroy(&s->envs[i].reach);
 	}
 	(void)pthread_mutex_destroy(&s->lock);
@@ -103,6 +110,7 @@ static int find_slot(struct mcp_session *s, const char *name, struct diag *diag,
 			     SESSION_MAX_ENVS);
 	if (!slot && !r) {
 		slot = &s->envs[s->nenvs++];
+		slot->share_fd = -1;
 		(void)snprintf(slot->name, sizeof(slot->name), "%s", name);
 		(void)pthread_mutex_init(&slot->reach, NULL);
 	}
@@ -146,6 +154,36 @@ static int make_client(struct mcp_session *s, const char *name, struct diag *dia
 	return 0;
 }
 
+/* A lock that every session has on the environment it was started for: the last one to end discards. */
+static int share_open(struct mcp_session *s, const char *env, int *ret_fd)
+{
+	cleanup_free char *data = NULL, *path = NULL;
+	cleanup_fd int fd = -1;
+	int r = 0;
+
+	if (s->opts->data_dir)
+		data = strdup(s->opts->data_dir);
+	else
+		r = ctl_data_dir(&data);
+	if (r < 0 || !data)
+		return r < 0 ? r : -ENOMEM;
+	if (asprintf(&path, "%s/session-%s.lock", data, env) < 0) {
+		path = NULL;
+		return -ENOMEM;
+	}
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return ret_nerrno();
+	/* Held exclusively for the moment of a discard only. */
+	for (int i = 0; flock(fd, LOCK_SH | LOCK_NB) < 0; i++) {
+		if (errno != EWOULDBLOCK || i == SHARE_TRIES)
+			return ret_nerrno();
+		(void)usleep(RESET_PAUSE_US);
+	}
+	*ret_fd = steal_fd(&fd);
+	return 0;
+}
+
 static int reach_locked(struct mcp_session *s, struct env_slot *slot, struct diag *diag)
 {
 	struct ctl *ctl;
@@ -162,6 +200,12 @@ static int reach_locked(struct mcp_session *s, struct env_slot *slot, struct dia
 	if (r)
 		return r;
 	client_ctl_put(slot->client, ctl, false);
+	if (!strcmp(slot->name, own_env(s))) {
+		r = share_open(s, slot->name, &slot->share_fd);
+		if (r < 0)
+			log_warn("environment %s: other sessions cannot be seen: %s", slot->name,
+				 err_text(r));
+	}
 	slot->reached = true;
 	return 0;
 }
@@ -211,6 +255,13 @@ static void discard(struct client *c)
 			 client_env(c), diag.text[0] ? diag.text : err_text(r));
 }
 
+/* Only the environment that the session was started for: another one that a call named is somebody
+ * else's. And only when no other session is in it. */
+static bool is_last(const struct env_slot *slot)
+{
+	return slot->share_fd < 0 || flock(slot->share_fd, LOCK_EX | LOCK_NB) == 0;
+}
+
 void session_discard(struct mcp_session *s)
 {
 	size_t n;
@@ -227,7 +278,7 @@ void session_discard(struct mcp_session *s)
 		(void)pthread_mutex_lock(&slot->reach);
 		reached = slot->reached;
 		(void)pthread_mutex_unlock(&slot->reach);
-		if (reached)
+		if (reached && !strcmp(slot->name, own_env(s)) && is_last(slot))
 			discard(slot->client);
 	}
 }

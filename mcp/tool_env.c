@@ -44,10 +44,11 @@ static int env_end(struct env_call *e, int r, struct tool_result *out)
 	if (!r || out->is_error)
 		return 0;
 	if (r == -EBUSY)
-		return tool_error(out,
-				  "commands are running: %s; wait for them (shell_job_list), kill "
-				  "them, or pass force=true, which ends them",
-				  e->diag.text[0] ? e->diag.text : "jobs hold the tree");
+		return tool_error(
+			out,
+			"refused while commands are running: %s (shell_job_list shows those of this session, force=true ends "
+			"them)",
+			e->diag.text[0] ? e->diag.text : "wait for them");
 	if (r == -ENOENT)
 		return tool_error(out, "%s; env_snapshot_list shows what there is",
 				  e->diag.text[0] ? e->diag.text : "no such revision or path");
@@ -207,7 +208,10 @@ static int log_line(void *arg, const struct ctl_commit *cm)
 			  "%s%s  %s  +%" PRIu64 " ~%" PRIu64 " -%" PRIu64 "  %s%s%s%s%.*s\n",
 			  short_id(cm->id, id), strcmp(cm->id, p->head) ? "" : " (head)", when,
 			  cm->added, cm->modified, cm->deleted, cm->automatic ? "[auto] " : "",
-			  cm->label[0] ? "[" : "", cm->label, cm->label[0] ? "] " : "",
+			  cm->label[0] ? "[" : "", cm->label,
+			  !cm->label[0] ? ""
+			  : len         ? "] "
+					: "]",
 			  (int)(len < 200 ? len : 200), cm->message ? cm->message : "");
 	return p->r;
 }
@@ -307,7 +311,7 @@ static int run_reset(struct tool_call *call, const cJSON *args, struct tool_resu
 	if (!env_begin(call, args, out, &e))
 		return 0;
 	r = ctl_reset(e.ctl, force, &e.diag, &mv);
-	if (r == -ENODATA)
+	if (!r && !mv.saved && !strcmp(mv.from, mv.to))
 		r = buf_puts(&out->text, "nothing to discard: the tree is as it was at head\n");
 	else if (!r)
 		r = say_moved(out, &mv, "discarded");

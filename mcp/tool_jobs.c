@@ -18,7 +18,7 @@ static struct job *find_job(struct tool_call *call, const cJSON *args, struct to
 	struct job *list[8], *j;
 	const char *id;
 	size_t n;
-	int r = arg_str(args, ARG("job_id", "id"), out, &id);
+	int r = arg_str(args, ARG("job_id", "id", "bash_id", "shell_id", "task_id"), out, &id);
 
 	if (r == 0)
 		(void)tool_error(out, "'job_id' is missing; shell_job_list shows the jobs");

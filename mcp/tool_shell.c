@@ -176,6 +176,11 @@ static int put_notes(const struct job_info *in, struct buf *out)
 			       in->id);
 	if (!r && in->ended && in->result.timed_out)
 		r = buf_puts(out, "[raise timeout, or start it with shell_job_start]\n");
+	if (!r && in->ended && in->result.state == RUN_NOT_STARTED &&
+	    !strcmp(in->result.step, "cwd"))
+		r = buf_puts(out,
+			     "[cwd is a directory in the sandbox; the workspace is " TOOL_WORKSPACE
+			     ", and directories of the host are not there]\n");
 	return r;
 }
 

@@ -45,8 +45,8 @@ static int parse_op(struct files_call *fc, const cJSON *o, struct edit_op *op)
 		       -EINVAL;
 	if (!*old)
 		return tool_error(fc->out,
-				  "old_string is empty; to make a file use write_file, to append "
-				  "use write_file with mode:\"append\""),
+				  "old_string is empty; to make a file use the write_file tool, "
+				  "to append the same with mode:\"append\""),
 		       -EINVAL;
 	if (!strcmp(old, new_text))
 		return tool_error(fc->out, "old_string and new_string are the same; nothing would "

@@ -65,10 +65,12 @@ static int parse_numbers(struct files_call *fc, struct grep_opts *o)
 static int parse_flags(struct files_call *fc, struct grep_opts *o)
 {
 	static const char *const cases[] = {"smart", "sensitive", "insensitive", NULL};
-	bool literal = false, word = false, multiline = false;
+	bool literal = false, word = false, multiline = false, insensitive = false;
 	unsigned how = 0;
 	int r = one_of(fc, "case", cases, &how);
 
+	if (r >= 0)
+		r = arg_bool(fc->args, ARG("-i"), fc->out, &insensitive);
 	if (r >= 0)
 		r = arg_bool(fc->args, ARG("literal"), fc->out, &literal);
 	if (r >= 0)
@@ -83,14 +85,15 @@ static int parse_flags(struct files_call *fc, struct grep_opts *o)
 		return r;
 	o->flags = (literal ? SEARCH_LITERAL : 0) | (word ? SEARCH_WORD : 0) |
 		   (multiline ? SEARCH_MULTILINE : 0);
-	if (how == 2 || (how == 0 && search_smart_caseless(o->pattern, literal)))
+	if (how == 2 || insensitive || (how == 0 && search_smart_caseless(o->pattern, literal)))
 		o->flags |= SEARCH_CASELESS;
 	return 0;
 }
 
 static int parse(struct files_call *fc, struct grep_args *a)
 {
-	static const char *const modes[] = {"content", "files", "count", NULL};
+	static const char *const modes[] = {"content", "files", "count", "files_with_matches",
+					    NULL};
 	static const char *const sorts[] = {"path", "mtime", NULL};
 	unsigned mode = 0, sort = 0;
 	int r = arg_str(fc->args, ARG("pattern", "query", "regex"), fc->out, &a->o.pattern);
@@ -104,6 +107,7 @@ static int parse(struct files_call *fc, struct grep_args *a)
 		r = arg_str(fc->args, ARG("glob", "include"), fc->out, &a->o.glob);
 	if (r >= 0)
 		r = one_of(fc, "output_mode", modes, &mode);
+	mode = mode == 3 ? 1 : mode;
 	if (r >= 0)
 		r = one_of(fc, "sort", sorts, &sort);
 	if (r >= 0)

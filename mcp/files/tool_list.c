@@ -38,8 +38,8 @@ static int put_ignored(struct lister *l, const struct walk_entry *e)
 	}
 	for (const struct dirent *d; n < IGNORED_COUNT_MOST && (d = readdir(dir));)
 		n += strcmp(d->d_name, ".") && strcmp(d->d_name, "..");
-	return buf_printf(&l->rows, " (ignored, %u%s entries)\n", n,
-			  n == IGNORED_COUNT_MOST ? "+" : "");
+	return buf_printf(&l->rows, " (ignored, %u%s entr%s)\n", n,
+			  n == IGNORED_COUNT_MOST ? "+" : "", n == 1 ? "y" : "ies");
 }
 
 static const char *kind_of(unsigned char type)
@@ -222,7 +222,7 @@ static int body(struct files_call *fc)
 	cleanup_free char *path = NULL;
 	cleanup_fd int fd = -1;
 	struct stat st;
-	int r = arg_str(fc->args, ARG("path", "file_path", "directory"), fc->out, &raw);
+	int r = arg_str(fc->args, ARG("path", "file_path", "directory", "dir_path"), fc->out, &raw);
 
 	if (r >= 0)
 		r = arg_int(fc->args, ARG("depth"), 1, 5, fc->out, &depth);

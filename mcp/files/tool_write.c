@@ -173,7 +173,8 @@ static int refuse_existing(struct files_call *fc, const char *path, uint64_t siz
 	if (r >= 0)
 		r = text_put_size(&b, size);
 	return r < 0 ? r
-		     : tool_error(fc->out, "%s, %s; use edit to change it, or mode:\"overwrite\"",
+		     : tool_error(fc->out,
+				  "%s, %s; use the edit tool to change it, or mode:\"overwrite\"",
 				  (char *)b.data, was);
 }
 

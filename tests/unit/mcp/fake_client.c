@@ -100,6 +100,14 @@ void ctl_attach_release(struct ctl_attach *a)
 	(void)a;
 }
 
+int ctl_data_dir(char **ret)
+{
+	const char *dir = getenv("TMPDIR");
+
+	*ret = strdup(dir ? dir : ".");
+	return *ret ? 0 : -ENOMEM;
+}
+
 static void *pump(void *arg)
 {
 	int *fds = arg;

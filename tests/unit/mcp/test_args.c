@@ -134,8 +134,33 @@ static void test_check(void)
 	cJSON_Delete(schema);
 }
 
+/* Every other name that a handler reads has to pass the check before it. */
+static void test_habits(void)
+{
+	cJSON *schema =
+		json("{\"properties\":{\"path\":{},\"content\":{},\"glob\":{},\"before\":{},"
+		     "\"after\":{},\"context\":{},\"case\":{},\"output_mode\":{},"
+		     "\"max_matches\":{},\"max_entries\":{},\"job_id\":{}},"
+		     "\"required\":[\"path\",\"content\",\"job_id\"]}");
+	cJSON *a =
+		json("{\"dir_path\":\"x\",\"contents\":\"x\",\"include\":\"x\",\"-A\":1,\"-B\":1,"
+		     "\"-C\":1,\"-i\":true,\"-n\":true,\"head_limit\":1,\"limit\":1,"
+		     "\"bash_id\":\"j1\"}");
+
+	ok(!args_check("t", schema, a, &out) && !out.is_error, "habits of other tools: %s",
+	   error_of());
+	reset();
+	cJSON_Delete(a);
+	a = json("{\"directory\":\"x\",\"text\":\"x\",\"task_id\":\"j1\"}");
+	eq_int(args_check("t", schema, a, &out), 0, "more of them");
+	reset();
+	cJSON_Delete(a);
+	cJSON_Delete(schema);
+}
+
 int main(void)
 {
+	test_habits();
 	test_int();
 	test_others();
 	test_check();

@@ -410,6 +410,9 @@ static void searching(void)
 	   "context");
 	a = grep("{'pattern':'Foo','path':'p','output_mode':'count'}");
 	ok(has(a, "1 p/src/a.c\n") && has(a, "1 match in 1 file"), "smart case, count");
+	a = grep("{'pattern':'Foo','path':'p','output_mode':'files_with_matches','-i':true,"
+		 "'include':'a.c','head_limit':5}");
+	ok(!a->error && has(a, "src/a.c") && !has(a, "b.h"), "as other tools call it");
 	a = grep("{'pattern':'foo','path':'p','output_mode':'files','glob':'*.{c,h} !b.*'}");
 	ok(has(a, "p/src/a.c  (3)\n") && !strstr(a->text, "b.h"), "files with a filter");
 	a = grep("{'pattern':'OnlyHere','path':'p'}");
@@ -475,8 +478,8 @@ static void listing(void)
 
 	ok(!a->error &&
 		   has(a,
-		       "p  11 entries\n.git/ (ignored, 1 entries)\nnode_modules/ (ignored, 1 entries)\n"
-		       "out/ (ignored, 1 entries)\nsrc/\n"),
+		       "p  11 entries\n.git/ (ignored, 1 entry)\nnode_modules/ (ignored, 1 entry)\n"
+		       "out/ (ignored, 1 entry)\nsrc/\n"),
 	   "directories first, ignored ones named");
 	ok(has(a, "\nself -> .\n") && has(a, "bin  8 B\n"), "links and sizes");
 	a = call_tool(&c, &tool_list_dir, "{'path':'p','depth':2,'max_entries':6}");
