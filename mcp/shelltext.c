@@ -17,6 +17,7 @@ static bool is_scratch(const char *path)
 int changes_add(void *arg, const char *path, char what)
 {
 	struct changes *c = arg;
+	int r;
 
 	/* What a compiler made and took away again is no news. */
 	if (what == 'd' && is_scratch(path))
@@ -25,7 +26,8 @@ int changes_add(void *arg, const char *path, char what)
 	if (c->kept >= CHANGES_KEPT)
 		return 0;
 	c->kept++;
-	return buf_printf(&c->paths, "%s%s\n", what == 'd' ? "-" : "", path);
+	r = what == 'd' ? buf_puts(&c->paths, "-") : 0;
+	return r ? r : buf_put(&c->paths, path, strlen(path) + 1);
 }
 
 int sh_size(struct buf *out, uint64_t n)

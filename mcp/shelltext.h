@@ -17,7 +17,7 @@
 
 /* Paths that a command has changed. */
 struct changes {
-	struct buf paths; /* "M path\\n" lines, at most CHANGES_KEPT */
+	struct buf paths; /* "path" or "-path", each with its NUL, at most CHANGES_KEPT */
 	unsigned kept, total;
 	bool known; /* false: could not be told */
 };

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "mcp/files/text.h"
 #include "mcp/hostdiff.h"
 #include "mcp/shellargs.h"
 
@@ -38,6 +39,8 @@ static bool below(const struct diff_page *p, const char *path)
 static int add_change(void *arg, const struct ctl_change *ch)
 {
 	struct diff_page *p = arg;
+	bool dir = S_ISDIR(ch->mode) && ch->path[strlen(ch->path) - 1] != '/';
+	int r;
 
 	if (!below(p, ch->path) && !(ch->old_path && below(p, ch->old_path)))
 		return 0;
@@ -47,10 +50,16 @@ static int add_change(void *arg, const struct ctl_change *ch)
 	if (p->seen++ < p->req->offset || p->shown >= p->req->limit)
 		return 0;
 	p->shown++;
-	if (ch->old_path && *ch->old_path)
-		return buf_printf(&p->lines, "%c %s -> %s\n", ch->kind, ch->old_path, ch->path);
-	return buf_printf(&p->lines, "%c %s%s\n", ch->kind, ch->path,
-			  S_ISDIR(ch->mode) && ch->path[strlen(ch->path) - 1] != '/' ? "/" : "");
+	r = buf_printf(&p->lines, "%c ", ch->kind);
+	if (!r && ch->old_path && *ch->old_path) {
+		r = text_put_name(&p->lines, ch->old_path, strlen(ch->old_path));
+		if (!r)
+			r = buf_puts(&p->lines, " -> ");
+		dir = false;
+	}
+	if (!r)
+		r = text_put_name(&p->lines, ch->path, strlen(ch->path));
+	return r ? r : buf_puts(&p->lines, dir ? "/\n" : "\n");
 }
 
 static int put_head(struct buf *out, const struct diff_req *q, const struct diff_page *p)

@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "mcp/files/text.h"
 #include "mcp/jobs.h"
 #include "mcp/json.h"
 #include "mcp/session.h"
@@ -24,25 +25,23 @@ static void look_at_changes(struct client *c, const struct job *j, struct change
 
 static int put_changes(struct buf *out, const struct changes *ch)
 {
-	const char *p = (const char *)ch->paths.data;
+	const char *p = (const char *)ch->paths.data, *end = p + ch->paths.len;
 	unsigned n = 0;
 	int r;
 
 	if (!ch->known || !ch->total)
 		return 0;
 	r = buf_puts(out, "[changed:");
-	for (; !r && p && *p && n < CHANGES_SHOWN; n++) {
-		const char *nl = strchr(p, '\n'), *from = p + (*p == '-');
+	for (; !r && p < end && n < CHANGES_SHOWN; n++) {
+		const char *from = p + (*p == '-');
 
-		if (!nl)
-			break;
 		/* As the file tools name them: relative in the workspace. */
 		if (!strncmp(from, TOOL_WORKSPACE "/", sizeof(TOOL_WORKSPACE)))
 			from += sizeof(TOOL_WORKSPACE);
 		r = buf_printf(out, "%s %s", n ? "," : "", *p == '-' ? "-" : "");
 		if (!r)
-			r = buf_put(out, from, (size_t)(nl - from));
-		p = nl + 1;
+			r = text_put_name(out, from, strlen(from));
+		p += strlen(p) + 1;
 	}
 	if (!r && ch->total > n)
 		r = buf_printf(out, ", and %u more; env_diff lists all", ch->total - n);
@@ -52,22 +51,14 @@ static int put_changes(struct buf *out, const struct changes *ch)
 static cJSON *changes_json(const struct changes *ch)
 {
 	cJSON *a = cJSON_CreateArray();
-	const char *p = (const char *)ch->paths.data;
+	const char *p = (const char *)ch->paths.data, *end = p + ch->paths.len;
 
-	while (a && p && *p) {
-		const char *nl = strchr(p, '\n');
-		cJSON *item;
-		char *path;
+	for (; a && p < end; p += strlen(p) + 1) {
+		cJSON *item = cJSON_CreateString(p);
 
-		if (!nl)
-			break;
-		path = strndup(p, (size_t)(nl - p));
-		item = path ? cJSON_CreateString(path) : NULL;
-		free(path);
 		if (!item)
 			break;
 		(void)cJSON_AddItemToArray(a, item);
-		p = nl + 1;
 	}
 	return a;
 }

@@ -139,7 +139,7 @@ int files_put_path(struct buf *b, const char *path)
 
 	if (starts(path, FILES_WORKSPACE))
 		path = path[ws] ? path + ws + 1 : ".";
-	return text_put_escaped(b, (const uint8_t *)path, strlen(path));
+	return text_put_name(b, path, strlen(path));
 }
 
 /* ---- errors ---- */
@@ -221,7 +221,7 @@ static int put_similar(struct buf *b, DIR *dir, const char *name)
 		int r = buf_puts(b, i ? ", " : "; similar names there: ");
 
 		if (r >= 0)
-			r = text_put_escaped(b, (const uint8_t *)best[i], strlen(best[i]));
+			r = text_put_name(b, best[i], strlen(best[i]));
 		if (r < 0)
 			return r;
 	}
@@ -268,7 +268,7 @@ static int put_writable(struct buf *b, const char *places)
 	while (r >= 0 && *places) {
 		size_t n = strcspn(places, "\n");
 
-		r = text_put_escaped(b, (const uint8_t *)places, n);
+		r = text_put_name(b, places, n);
 		places += n + (places[n] != 0);
 		if (r >= 0 && *places)
 			r = buf_puts(b, ", ");

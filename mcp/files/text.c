@@ -255,6 +255,41 @@ const char *text_magic(const uint8_t *p, size_t n, char *room, size_t room_len)
 	return NULL;
 }
 
+/* C0, DEL, C1, and the two separators that some take for line ends. */
+static bool is_control(const uint8_t *p, size_t len)
+{
+	if (len == 1)
+		return p[0] < 0x20 || p[0] == 0x7f;
+	if (len == 2)
+		return p[0] == 0xc2 && p[1] < 0xa0;
+	return len == 3 && p[0] == 0xe2 && p[1] == 0x80 && (p[2] == 0xa8 || p[2] == 0xa9);
+}
+
+int text_put_name(struct buf *b, const char *name, size_t n)
+{
+	const uint8_t *p = (const uint8_t *)name;
+	size_t start = 0, i = 0;
+	int r = 0;
+
+	while (r >= 0 && i < n) {
+		size_t len = p[i] ? text_utf8_len(p + i, n - i) : 0;
+
+		if (len && !is_control(p + i, len)) {
+			i += len;
+			continue;
+		}
+		r = buf_put(b, p + start, i - start);
+		if (r >= 0 && (p[i] == '\n' || p[i] == '\t'))
+			r = buf_puts(b, p[i] == '\n' ? "\\n" : "\\t");
+		else
+			for (size_t k = 0; r >= 0 && k < (len ? len : 1); k++)
+				r = buf_printf(b, "\\x%02x", p[i + k]);
+		i += len ? len : 1;
+		start = i;
+	}
+	return r < 0 ? r : buf_put(b, p + start, i - start);
+}
+
 int text_put_escaped(struct buf *b, const uint8_t *p, size_t n)
 {
 	size_t start = 0, i = 0;

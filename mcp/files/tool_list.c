@@ -76,7 +76,7 @@ static int put_file(struct lister *l, const struct walk_entry *e)
 
 		r = buf_puts(&l->rows, " -> ");
 		if (r >= 0 && n > 0)
-			r = text_put_escaped(&l->rows, (const uint8_t *)target, (size_t)n);
+			r = text_put_name(&l->rows, target, (size_t)n);
 	}
 	return r < 0 ? r : buf_puts(&l->rows, e->ignored ? "  (ignored)\n" : "\n");
 }
@@ -92,7 +92,7 @@ static int on_entry(void *arg, const struct walk_entry *e)
 		return WALK_SKIP;
 	}
 	l->shown++;
-	r = text_put_escaped(&l->rows, (const uint8_t *)e->path, strlen(e->path));
+	r = text_put_name(&l->rows, e->path, strlen(e->path));
 	if (r < 0)
 		return r;
 	if (e->type != DT_DIR)

@@ -63,6 +63,11 @@ static void escapes(void)
 	eq_str((char *)b.data, "a\\xffb\\x00c\xc3\xa9\\xc3",
 	       "bad bytes and NUL shown, good ones kept");
 	buf_clear(&b);
+	ok(!text_put_name(&b, "a\nA /etc\t\x1b[31m\xc2\x9b\xe2\x80\xa8\xff\xc3\xa9 \\n", 25),
+	   "a name");
+	eq_str((char *)b.data, "a\\nA /etc\\t\\x1b[31m\\xc2\\x9b\\xe2\\x80\\xa8\\xff\xc3\xa9 \\n",
+	       "it forges no line and no colour");
+	buf_clear(&b);
 	ok(!text_to_utf8(TEXT_UTF16LE, B("\xff\xfeh\0\x3d\xd8\0\xde\n\0"), &b), "utf-16");
 	eq_str((char *)b.data, "h\xf0\x9f\x98\x80\n", "surrogate pairs join");
 	buf_clear(&b);
