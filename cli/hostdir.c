@@ -45,17 +45,23 @@ static bool system_dir(const char *path)
 	return below(path, "/var") && !below(path, "/var/tmp");
 }
 
-static bool is_home(const char *path)
+static bool holds(const char *path, const char *dir)
 {
-	const char *env = getenv("HOME");
-	cleanup_free char *real = env && *env ? realpath(env, NULL) : NULL;
+	cleanup_free char *real = dir && *dir ? realpath(dir, NULL) : NULL;
+
+	return real && below(real, path);
+}
+
+/* Is @path the user's home, or above it? */
+static bool holds_home(const char *path)
+{
 	struct passwd pw, *found = NULL;
 	char room[4096];
 
-	if (real && !strcmp(real, path))
+	if (holds(path, getenv("HOME")))
 		return true;
-	return !getpwuid_r(getuid(), &pw, room, sizeof(room), &found) && found && found->pw_dir &&
-	       !strcmp(found->pw_dir, path);
+	return !getpwuid_r(getuid(), &pw, room, sizeof(room), &found) && found &&
+	       holds(path, found->pw_dir);
 }
 
 /* The directory that @make names, when it and @path lie one within the other. */
@@ -82,9 +88,9 @@ static int check_host(const char *path, enum cli_dir_kind kind, bool given_by_pl
 
 	if (!strcmp(path, "/"))
 		return diag_set(diag, -EINVAL, "/ is not %s: name a directory of a project", verb);
-	if (is_home(path))
+	if (holds_home(path))
 		return diag_set(diag, -EINVAL,
-				"%s is your home directory and is not %s as a whole: name "
+				"%s is or holds your home directory and is not %s as a whole: name "
 				"a directory in it",
 				path, verb);
 	if (system_dir(path))
@@ -116,11 +122,11 @@ static int check_mount(const char *mount, struct diag *diag)
 			return diag_set(diag, -EINVAL, "the mount point %s must not contain ..",
 					mount);
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
-		if (below(mount, places[i]))
+		if (below(mount, places[i]) && strcmp(mount, "/home") != 0)
 			return 0;
 	return diag_set(diag, -EINVAL,
-			"the mount point %s must be at or below /workspace, /mnt, /srv, "
-			"/data or /home",
+			"the mount point %s must be at or below /workspace, /mnt, /srv or "
+			"/data, or below /home",
 			mount);
 }
 

@@ -67,12 +67,14 @@ static const char usage[] =
 	"RATTAN_IDLE_S: seconds after which an unused environment ends (600; 0: never).\n"
 	"RATTAN_LOG: error, warn (default), info or debug.\n";
 
-/* HOST may hold '=', MOUNT may not. */
+/* Both may hold '=': MOUNT begins with a slash, and the last "=/" parts them, as for the client. */
 static int add_overlay(struct daemon_opts *o, char *arg)
 {
-	char *eq = strrchr(arg, '=');
+	char *eq = NULL;
 	size_t n = 0;
 
+	for (char *q = arg; (q = strstr(q, "=/")); q++)
+		eq = q;
 	while (o->overlays[n])
 		n++;
 	if (!eq || eq == arg || n + 2 > DAEMON_LIST_MAX)

@@ -146,6 +146,8 @@ static void directories(void)
 	ok(refused(CLI_BIND, "/tmp=/workspace", "system directory"), "/tmp itself");
 	ok(refused(CLI_BIND, spec("/home", "/workspace"), "home directory"), "home");
 	ok(refused(CLI_OVERLAY, spec("/home", "/workspace"), "home directory"), "home, overlaid");
+	ok(refused(CLI_BIND, spec("", "/workspace"), "home directory"), "above home");
+	ok(refused(CLI_OVERLAY, spec("/home/p", "/home"), "below /home"), "over all homes");
 	ok(refused(CLI_BIND, spec("/home/.ssh", "/workspace"), "hidden"), "a hidden tree");
 	ok(refused(CLI_BIND, spec("/home/.ssh/deep", "/workspace"), "hidden"), "below one");
 	ok(refused(CLI_BIND, spec("/data/rattan", "/workspace"), "rattan's own data"),
