@@ -60,8 +60,8 @@ static int run(int argc, char **argv)
 		return r;
 	if (n)
 		return cli_fail(CLI_USAGE,
-				"commit: '%s' is not an option; a commit seals the whole "
-				"environment",
+				"commit: '%s' is not an option; the message goes after -m, and a "
+				"commit seals the whole environment",
 				rest[0]);
 	if (!message || !*message)
 		return cli_fail(CLI_USAGE, "commit: there is no message; give -m TEXT");

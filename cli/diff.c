@@ -290,6 +290,8 @@ static int diff(struct args *a, char **rest, int n)
 		return r;
 	c.below = a->path;
 	r = ctl_diff(e.ctl, a->a, a->b, &diag, on_change, &c);
+	if (r == -ENOENT && n && *diag.text)
+		return cli_fail(CLI_NOT_FOUND, "%s; a path has a slash, such as ./src", diag.text);
 	return r < 0 ? cli_fail_errno(r, &diag, "diff") : put_all(a, e.ctl, &c);
 }
 

@@ -55,8 +55,10 @@ static int remove_all(char **names, int n, bool force)
 		struct diag diag = {0};
 		int r = ctl_env_remove(NULL, names[i], force, &diag);
 
-		if (r == -ENOENT && !*diag.text)
-			return cli_fail(CLI_NOT_FOUND, "there is no environment '%s'", names[i]);
+		if (r == -ENOENT)
+			return cli_fail(CLI_NOT_FOUND,
+					"there is no environment '%s'; rattan env list names all",
+					names[i]);
 		if (r < 0)
 			return cli_fail_errno(r, &diag, "env rm");
 	}
@@ -78,7 +80,7 @@ static int run(int argc, char **argv)
 
 	if (r >= 0)
 		return r;
-	if (!n || (!strcmp(rest[0], "list") && n == 1))
+	if (!n || (n == 1 && (!strcmp(rest[0], "list") || !strcmp(rest[0], "ls"))))
 		return list(json);
 	if (!strcmp(rest[0], "rm"))
 		return n > 1 ? remove_all(rest + 1, n - 1, force)
@@ -92,7 +94,9 @@ const struct cli_command cmd_env = {
 	.name = "env",
 	.args = "list [--json] | rm NAME... [--force]",
 	.summary = "list or remove environments",
-	.details = "Removing an environment removes its working tree and its history.\n\n"
-		   "Examples:\n  rattan env list\n  rattan env rm scratch\n",
+	.details =
+		"Removing an environment removes its working tree. Its commits stay in the store: rattan\n"
+		"log --all lists them, and rollback finds them by id.\n\n"
+		"Examples:\n  rattan env list\n  rattan env rm scratch\n",
 	.run = run,
 };

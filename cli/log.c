@@ -1,5 +1,6 @@
 /* rattan log: the commits, newest first. */
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "cli/cli.h"
@@ -7,10 +8,17 @@
 struct out {
 	cJSON *json; /* or NULL: text */
 	unsigned long left, shown;
+	const char *env, *head; /* where it is */
 };
 
-static void put_text(const struct ctl_commit *cm)
+static bool is_head(const struct out *o, const struct ctl_commit *cm)
 {
+	return !strcmp(cm->id, o->head) && !strcmp(cm->env, o->env);
+}
+
+static void put_text(const struct out *o, const struct ctl_commit *cm)
+{
+	const char *message = cm->message ? cm->message : "";
 	char when[32] = "";
 	struct tm tm;
 
@@ -18,18 +26,17 @@ static void put_text(const struct ctl_commit *cm)
 		(void)strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &tm);
 	printf("%.12s  %s  +%llu ~%llu -%llu  ", cm->id, when, (unsigned long long)cm->added,
 	       (unsigned long long)cm->modified, (unsigned long long)cm->deleted);
-	if (cm->automatic)
-		printf("[auto] ");
-	cli_put(stdout, cm->message ? cm->message : "");
+	printf("%s%s", is_head(o, cm) ? "[head] " : "", cm->automatic ? "[auto] " : "");
+	cli_put(stdout, message);
 	if (*cm->label) {
-		printf("  (");
+		printf("%s(", *message ? "  " : "");
 		cli_put(stdout, cm->label);
 		printf(")");
 	}
 	printf("\n");
 }
 
-static void put_json(cJSON *list, const struct ctl_commit *cm)
+static void put_json(const struct out *out, const struct ctl_commit *cm)
 {
 	cJSON *o = cJSON_CreateObject();
 	char when[40] = "";
@@ -43,11 +50,12 @@ static void put_json(cJSON *list, const struct ctl_commit *cm)
 	cli_json_str(o, "label", cm->label);
 	cli_json_str(o, "message", cm->message ? cm->message : "");
 	(void)cJSON_AddBoolToObject(o, "automatic", cm->automatic);
+	(void)cJSON_AddBoolToObject(o, "at_head", is_head(out, cm));
 	cli_json_str(o, "time", when);
 	(void)cJSON_AddNumberToObject(o, "added", (double)cm->added);
 	(void)cJSON_AddNumberToObject(o, "modified", (double)cm->modified);
 	(void)cJSON_AddNumberToObject(o, "deleted", (double)cm->deleted);
-	(void)cJSON_AddItemToArray(list, o);
+	(void)cJSON_AddItemToArray(out->json, o);
 }
 
 static int on_commit(void *arg, const struct ctl_commit *cm)
@@ -59,9 +67,9 @@ static int on_commit(void *arg, const struct ctl_commit *cm)
 	o->left--;
 	o->shown++;
 	if (o->json)
-		put_json(o->json, cm);
+		put_json(o, cm);
 	else
-		put_text(cm);
+		put_text(o, cm);
 	return 0;
 }
 
@@ -80,6 +88,7 @@ static int run(int argc, char **argv)
 	};
 	cleanup_env struct cli_env e = {0};
 	struct out out = {.left = ~0ul};
+	struct ctl_status st;
 	struct diag diag = {0};
 	char **rest, *end;
 	int n, r = cli_parse(&cmd_log, opts, argc, argv, false, &rest, &n);
@@ -91,15 +100,21 @@ static int run(int argc, char **argv)
 				rest[0]);
 	if (count) {
 		out.left = strtoul(count, &end, 10);
-		if (end == count || *end)
-			return cli_fail(CLI_USAGE, "log: -n %s is not a number", count);
+		if (end == count || *end || *count == '-' || !out.left)
+			return cli_fail(CLI_USAGE, "log: -n %s is not a number from 1 on", count);
 	}
 	r = cli_connect(env, &e.client, &e.ctl);
 	if (r >= 0)
 		return r;
+	r = ctl_status(e.ctl, &diag, &st);
+	if (r < 0)
+		return cli_fail_errno(r, &diag, "log");
+	out.env = st.env;
+	out.head = st.head;
 	if (json)
 		out.json = cJSON_CreateArray();
 	r = ctl_log(e.ctl, all, automatic, &diag, on_commit, &out);
+	ctl_status_release(&st);
 	if (r < 0) {
 		cJSON_Delete(out.json);
 		return cli_fail_errno(r, &diag, "log");
@@ -115,7 +130,10 @@ const struct cli_command cmd_log = {
 	.name = "log",
 	.args = "[-e NAME] [--all] [--auto] [-n N] [--json]",
 	.summary = "commits, newest first",
-	.details = "A line is: id, time, files added ~modified -deleted, message, (label).\n\n"
-		   "Example:\n  rattan log -n 10\n",
+	.details =
+		"A line is: id, time, files added ~modified -deleted, message, (label). [head] is the\n"
+		"commit that the environment is at; [auto], with --auto, what a rollback, a reset or the\n"
+		"end of an MCP session left behind.\n\n"
+		"Example:\n  rattan log -n 10\n",
 	.run = run,
 };

@@ -1,4 +1,6 @@
 /* rattan rollback, reset and undo: move an environment to another state. */
+#include <string.h>
+
 #include "cli/cli.h"
 
 struct args {
@@ -94,7 +96,7 @@ static int reset(int argc, char **argv)
 	if (r >= 0)
 		return r;
 	r = ctl_reset(e.ctl, a.force, &diag, &m);
-	if (r == -ENODATA) {
+	if (r == 0 && !a.json && !m.saved && !strcmp(m.from, m.to)) {
 		printf("%s has no uncommitted changes\n", client_env(e.client));
 		return cli_done();
 	}

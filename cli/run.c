@@ -161,8 +161,14 @@ static int add_env_file(struct plan *p, const char *path, struct diag *diag)
 
 static int plan_rest(const struct args *a, struct plan *p, struct diag *diag)
 {
+	const char *term = isatty(STDOUT_FILENO) ? getenv("TERM") : NULL;
 	int r = 0;
 
+	/* For editors and colours; -E and --env-file come later and win. */
+	if (term && *term)
+		r = add_var(p, "TERM", diag);
+	if (r < 0)
+		return r;
 	if (a->timeout) {
 		char *end;
 
@@ -248,6 +254,10 @@ static int code_of(const struct args *a, const struct run_result *res, int sig)
 		return 128 + sig;
 	if (!*res->error)
 		return res->code;
+	if (res->code == 127 && a->cmd && a->ncmd == 1 && !strcmp(res->step, "exec") &&
+	    strpbrk(a->cmd[0], " |&;<>$"))
+		return cli_fail(res->code, "%s: %s; shell text goes after -c", a->cmd[0],
+				res->error);
 	/* Said here because there is no shell to say it. */
 	return a->cmd && a->ncmd && !strcmp(res->step, "exec")
 		       ? cli_fail(res->code, "%s: %s", a->cmd[0], res->error)

@@ -7,18 +7,15 @@ static void put_changes(const struct ctl_status *s)
 		printf("changes      none since head\n");
 		return;
 	}
-	printf("changes      %llu added, %llu modified, %llu deleted, %llu renamed, not committed (",
+	printf("changes      %llu added, %llu modified, %llu deleted, %llu renamed, not committed\n",
 	       (unsigned long long)s->added, (unsigned long long)s->modified,
 	       (unsigned long long)s->deleted, (unsigned long long)s->renamed);
-	cli_put_size(stdout, s->bytes_dirty);
-	printf(")\n");
 }
 
 static int put_text(const struct ctl_status *s)
 {
-	printf("environment  %s\nbase         %s\nhead         %s", s->env, s->base,
-	       *s->head ? "" : "(the base)");
-	printf("%.12s  ", s->head);
+	printf("environment  %s\nbase         %s\nhead         %.12s%s", s->env, s->base,
+	       *s->head ? s->head : "(the base)", *s->head_label ? "  " : "");
 	cli_put(stdout, s->head_label);
 	printf("\n");
 	put_changes(s);

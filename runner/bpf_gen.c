@@ -4,6 +4,7 @@
 #include <linux/netlink.h>
 #include <sched.h>
 #include <seccomp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -17,6 +18,17 @@
 
 #define FILTER_MAX (4096 * 8)
 #define LOW32      0xffffffffu /* the kernel reads an int; the upper half is anything */
+
+static int no_promise(const char *name, size_t n, struct diag *diag)
+{
+	char all[300] = "";
+	size_t len = 0, i;
+
+	for (i = 0; i < promise_names_count && len < sizeof(all); i++)
+		len += (size_t)snprintf(all + len, sizeof(all) - len, " %s", promise_names[i].name);
+	return diag_set(diag, -EINVAL, "there is no promise \"%.*s\"; there are:%s", (int)n, name,
+			all);
+}
 
 int promises_parse(const char *text, struct diag *diag, uint32_t *ret)
 {
@@ -35,8 +47,7 @@ int promises_parse(const char *text, struct diag *diag, uint32_t *ret)
 				break;
 		}
 		if (i == promise_names_count)
-			return diag_set(diag, -EINVAL, "there is no promise \"%.*s\"", (int)n,
-					text);
+			return no_promise(text, n, diag);
 		m |= promise_names[i].bit;
 	}
 	*ret = m;

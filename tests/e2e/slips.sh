@@ -1,0 +1,41 @@
+#!/bin/bash
+# What the command line says to somebody who is new to it.
+# timeout: 120
+. "$RATTAN_SRC/tests/e2e/lib.sh"
+
+says 'no environment belongs to this directory' 3 rt diff
+says "^rattan: unknown command 'comit'; did you mean commit" 2 rt comit -m x
+says "'run' comes too late: .* rattan run" 2 rt -e x run ls
+says 'shell text goes after -c' 127 rt run -- 'ls -la | wc'
+says 'nosuchcommand: the command was not found$' 127 rt run -- nosuchcommand
+says 'there are: stdio .*inet' 2 rt run --promises stdoi -- ls
+says 'the message goes after -m' 2 rt commit 'my message'
+says 'a path has a slash' 3 rt diff src
+says "there is no environment 'nosuch'; rattan env list" 3 rt env rm nosuch
+code 2 rt log -n 0
+code 2 rt log -n -1
+code 0 rt env ls
+mkdir gone && cd gone && rmdir ../gone
+says 'the current directory is gone' 2 rt run --overlay-cwd -- ls
+cd ..
+
+must rt run -e x -c 'echo 1 > one'
+must rt commit -e x -m one
+must rt run -e x -c 'echo 2 > two'
+must rt commit -e x -m two
+says '  \[head\] two$' 0 rt log -e x
+must rt rollback -e x head~1
+says '  \[head\] one$' 0 rt log -e x
+says '  two$' 0 rt log -e x
+says '^x has no uncommitted changes$' 0 rt reset -e x
+must rt run -e x -c 'echo 3 > three'
+must rt reset -e x
+says '  \[auto\] \(before reset\)$' 0 rt log -e x --auto
+says '^head         [0-9a-f]{12}$' 0 rt status -e x
+
+# On a terminal: its kind is told to the command, and a server says that it is one.
+term=$(TERM=screen script -qec "$RATTAN run -e x -- printenv TERM" /dev/null </dev/null | tr -d '\r' | head -n 1)
+same "$term" screen "TERM on a terminal"
+same "$(TERM=screen rt run -e x -- printenv TERM)" dumb "TERM elsewhere"
+says 'waits for a client' 0 script -qec "$RATTAN" /dev/null </dev/null
+exit 0
