@@ -125,7 +125,7 @@ def calls(o, n):
     s.call("env_reset")
     for files in (10, 10_000 if o.quick else 100_000):
         s.call("shell_run", command=f"rm -rf d; mkdir d; cd d; seq {files} | xargs touch", timeout=600, wait=55)
-        while "running" in s.call("shell_job_list").lower():
+        while not re.search(r"\b0 running|^no jobs", s.call("shell_job_list")):
             time.sleep(0.5)
         s.call("env_commit", message=f"{files} files")
         c, b = [], []
@@ -172,6 +172,7 @@ def store_size(o, top, n=4):
 
 
 def main():
+    sys.stdout.reconfigure(line_buffering=True)
     a = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     a.add_argument("--rattan", required=True)
     a.add_argument("--rounds", type=int, default=3)
