@@ -96,6 +96,9 @@ int ctl_env_remove(const char *data_dir, const char *env, bool force, struct dia
 	r = ctl_spawn(&a, NULL, diag, &raw, &rep);
 	if (r == 0)
 		ctl_rep_release(&rep);
+	/* Also when there was no such environment: looking for it made the directory. */
+	if (r == 0 || r == -ENOENT)
+		ctl_place_remove(place);
 	return r;
 }
 
@@ -119,6 +122,7 @@ int ctl_mount(const char *data_dir, const char *env, const char *rev, const char
 	cleanup_free char *data = NULL, *real = NULL, *place = NULL;
 	cleanup_buf struct buf raw = {0};
 	struct ctl_argv a = {.n = 1};
+	cleanup_fd int lock = -1;
 	struct ctl_rep_doc rep;
 	int r = ctl_data_path(data_dir, false, diag, &data);
 
@@ -129,6 +133,8 @@ int ctl_mount(const char *data_dir, const char *env, const char *rev, const char
 	if (!real)
 		return diag_set(diag, ret_nerrno(), "cannot mount at %s: %s", dir, err_text(errno));
 	r = ctl_place_mount(real, diag, &place);
+	if (r == 0)
+		r = ctl_place_lock(place, diag, &lock);
 	if (r < 0)
 		return r;
 	/* One that failed just now may still be ending. */
@@ -144,6 +150,8 @@ int ctl_mount(const char *data_dir, const char *env, const char *rev, const char
 	r = ctl_spawn(&a, NULL, diag, &raw, &rep);
 	if (r == 0)
 		ctl_rep_release(&rep);
+	else
+		ctl_place_remove(place);
 	return r;
 }
 
@@ -172,6 +180,7 @@ int ctl_umount(const char *dir, struct diag *diag)
 	cleanup_free char *real = realpath(dir, NULL);
 	const char *path = real ? real : dir;
 	cleanup_free char *place = NULL;
+	cleanup_fd int lock = -1;
 	int r;
 
 	if (!is_fuse(path))
@@ -186,7 +195,9 @@ int ctl_umount(const char *dir, struct diag *diag)
 					    : "cannot unmount %s: %s",
 				dir, err_text(r));
 	/* Its server ends by itself; a mount at the same place right afterwards must not meet it. */
-	if (ctl_place_mount(path, NULL, &place) == 0)
-		(void)!ctl_place_wait_gone(place, 5000);
+	if (ctl_place_mount(path, NULL, &place) < 0 || ctl_place_lock(place, NULL, &lock) < 0)
+		return 0;
+	if (ctl_place_wait_gone(place, 5000) == 0)
+		ctl_place_remove(place);
 	return 0;
 }

@@ -30,6 +30,8 @@ bool ctl_place_alive(const char *place);
 int ctl_place_wait_gone(const char *place, unsigned timeout_ms) MUST_USE;
 /* What a dead one left behind is removed; true when there was something. */
 bool ctl_place_heal(const char *place);
+/* All of it, with the lock held; not while it lives. */
+void ctl_place_remove(const char *place);
 
 /* Run rattan-fs with @argv (argv[0] is filled in, "--ready-fd N" is appended) and wait for its
  * answer in @ret; its errors go to @log (may be NULL). The answer's error is the result. */

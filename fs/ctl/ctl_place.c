@@ -173,20 +173,57 @@ static int place_file(const char *place, const char *name, int flags)
 	return r < 0 ? ret_nerrno() : r;
 }
 
-int ctl_place_lock(const char *place, struct diag *diag, int *ret_fd)
+/* The lock file of a place that is there; -ENOENT when the place was removed while we waited. */
+static int lock_once(const char *place, int *ret_fd)
 {
-	cleanup_fd int fd = place_file(place, "lock", O_RDWR | O_CREAT);
-	int r;
+	cleanup_fd int fd = -1;
+	struct stat st;
+	int r = own_dir(place);
 
+	if (r < 0)
+		return r;
+	fd = place_file(place, "lock", O_RDWR | O_CREAT);
 	if (fd < 0)
-		return diag_set(diag, fd, "cannot lock %s: %s", place, err_text(fd));
+		return fd;
 	do
 		r = flock(fd, LOCK_EX);
 	while (r < 0 && errno == EINTR);
-	if (r < 0)
-		return diag_set(diag, ret_nerrno(), "cannot lock %s: %s", place, err_text(errno));
+	if (r < 0 || fstat(fd, &st) < 0)
+		return ret_nerrno();
+	if (st.st_nlink == 0)
+		return -ENOENT;
 	*ret_fd = steal_fd(&fd);
 	return 0;
+}
+
+int ctl_place_lock(const char *place, struct diag *diag, int *ret_fd)
+{
+	int r;
+
+	do
+		r = lock_once(place, ret_fd);
+	while (r == -ENOENT);
+	return r < 0 ? diag_set(diag, r, "cannot lock %s: %s", place, err_text(r)) : 0;
+}
+
+void ctl_place_remove(const char *place)
+{
+	/* The lock last: who waits for it finds it gone and starts over. */
+	static const char *const files[] = {"sock", "hostmount", "log", "alive", "lock"};
+	cleanup_free char *mnt = NULL;
+
+	if (ctl_place_alive(place))
+		return;
+	(void)ctl_place_heal(place);
+	if (fmt(&mnt, "%s/mnt", place) == 0)
+		(void)rmdir(mnt);
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		cleanup_free char *file = NULL;
+
+		if (fmt(&file, "%s/%s", place, files[i]) == 0)
+			(void)unlink(file);
+	}
+	(void)rmdir(place);
 }
 
 bool ctl_place_alive(const char *place)
