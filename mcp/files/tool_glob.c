@@ -141,6 +141,7 @@ static int search(struct files_call *fc, struct globber *g, const char *raw, boo
 	if (r <= 0)
 		return r;
 	r = walk_tree(fc->at.root_fd, path, &wo, &counts);
+	g->partial |= counts.too_deep > 0;
 	if (r >= 0)
 		r = put_found(g, path, limit);
 	return r < 0 && r != -ECANCELED ? files_fail(fc, path, r, false) : r;

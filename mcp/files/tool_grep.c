@@ -235,6 +235,9 @@ static int put_skips(struct grep *g)
 	if (r >= 0 && g->counts.unreadable)
 		r = buf_printf(b, "%s%llu unreadable", sep,
 			       (unsigned long long)g->counts.unreadable);
+	if (r >= 0 && g->counts.too_deep)
+		r = buf_printf(b, "; %llu directories lie too deep and were left out",
+			       (unsigned long long)g->counts.too_deep);
 	if (r >= 0 && g->too_hard)
 		r = buf_printf(
 			b,

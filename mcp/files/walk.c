@@ -213,8 +213,12 @@ static int enter(struct walker *w, int dir_fd, const char *name, size_t len, str
 {
 	int fd, r;
 
-	if (w->depth >= DEPTH_MAX || (w->o->max_depth && w->depth >= w->o->max_depth))
+	if (w->o->max_depth && w->depth >= w->o->max_depth)
 		return 0;
+	if (w->depth >= DEPTH_MAX) {
+		w->counts->too_deep++;
+		return 0;
+	}
 	fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0) {
 		if (errno == ESTALE || errno == ENOTCONN)
@@ -276,8 +280,10 @@ static int visit_dir(struct walker *w, int fd, size_t len, struct level *up)
 	for (size_t i = 0; !r && i < names.n; i++) {
 		size_t n = strlen(names.v[i].s);
 
-		if (len + n + 2 > sizeof(w->path))
+		if (len + n + 2 > sizeof(w->path)) {
+			w->counts->too_deep++;
 			continue;
+		}
 		w->path[len] = '/';
 		memcpy(w->path + len + 1, names.v[i].s, n + 1);
 		r = visit(w, fd, &names.v[i], len + 1 + n, &here);

@@ -40,6 +40,7 @@ struct walk_opts {
 
 struct walk_counts {
 	uint64_t ignored_dirs, ignored_files, unreadable;
+	uint64_t too_deep; /* left out: below 200 levels, or with a path of 4 KiB */
 };
 
 /* @path: absolute in the tree, a directory. 0 whole; 1 stopped by fn. */

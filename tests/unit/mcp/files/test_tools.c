@@ -512,6 +512,25 @@ static void globbing(void)
 	ok(!a->error && has(a, "0 matches"), "none is no error");
 }
 
+static void too_deep(void)
+{
+	int fd = openat(c.root_fd, "workspace", O_PATH | O_DIRECTORY | O_CLOEXEC), next = fd;
+
+	for (int i = 0; i < 203 && next >= 0; i++) {
+		(void)!mkdirat(fd, i ? "d" : "well", 0755);
+		next = openat(fd, i ? "d" : "well", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		(void)close(fd);
+		fd = next;
+	}
+	ok(fd >= 0, "a well of 203 directories");
+	(void)close(fd);
+	ok(has(grep("{'pattern':'zzz','path':'well'}"),
+	       "; 1 directories lie too deep and were left out"),
+	   "what grep does not look at is told");
+	ok(has(call_tool(&c, &tool_glob, "{'pattern':'x','path':'well'}"), ", not complete"),
+	   "and what glob does not");
+}
+
 static void cancelling(void)
 {
 	c.cancelled = true;
@@ -552,6 +571,7 @@ int main(void)
 	bounded_search();
 	listing();
 	globbing();
+	too_deep();
 	cancelling();
 	speed();
 	cJSON_Delete(read_file("{'path':'a.txt'}")->meta);
