@@ -22,8 +22,9 @@ static int put(const struct args *a, const char *env, const struct ctl_moved *m)
 	if (!a->json) {
 		printf("%s is at %.12s", env, name_of(m->to));
 		if (m->saved)
-			printf("; what was not committed is kept as %.12s (rattan undo brings it back)",
-			       m->from);
+			printf("; what was not committed is kept as %.12s (rattan undo -e %s brings it "
+			       "back)",
+			       m->from, env);
 		printf("\n");
 		return cli_done();
 	}

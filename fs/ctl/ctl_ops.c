@@ -84,7 +84,7 @@ static int op_attach(struct call *c)
 		r = env_lease(c->env, c->owner, c->rq.what, -1, &c->diag);
 	if (r < 0)
 		return r;
-	r = env_attach(c->env, &c->diag, &at);
+	r = env_attach(c->env, c->owner, &c->diag, &at);
 	if (r < 0 && c->rq.what)
 		env_unlease(c->env, c->owner);
 	if (r < 0)

@@ -115,6 +115,8 @@ int env_open(const struct env_opts *o, struct diag *diag, struct env **ret)
 	if (r == 0)
 		r = open_record(e, o, diag);
 	if (r == 0)
+		r = env_shown_list(e);
+	if (r == 0)
 		r = open_ns(e);
 	if (r == 0)
 		r = env_up_locked(e, diag);
@@ -143,6 +145,7 @@ int env_close(struct env *e)
 		env_unlease(e, owner);
 	}
 	env_binds_free(e);
+	env_shown_free(e);
 	env_list_free(e->writable);
 	store_close(e->store);
 	cleanup_fdp(&e->store_lock_fd);
@@ -224,7 +227,7 @@ static int dup_to(int fd, int *ret)
 	return *ret < 0 ? ret_nerrno() : 0;
 }
 
-int env_attach(struct env *e, struct diag *diag, struct ctl_attach *ret)
+int env_attach(struct env *e, const void *owner, struct diag *diag, struct ctl_attach *ret)
 {
 	struct ovl_counts n;
 	int r;
@@ -233,6 +236,8 @@ int env_attach(struct env *e, struct diag *diag, struct ctl_attach *ret)
 	ret->root_fd = ret->userns_fd = ret->mntns_fd = -1;
 	ENV_LOCK(e);
 	r = env_ensure_locked(e, diag);
+	if (r == 0 && env_shown_replaced_locked(e) && env_check_idle_locked(e, owner, NULL) == 0)
+		r = env_fresh_locked(e, diag);
 	if (r == 0)
 		r = dup_to(e->cur.root_fd, &ret->root_fd);
 	if (r == 0 && e->own_ns)

@@ -46,8 +46,10 @@ bool env_ended(struct env *e);
  * mount's: a fresh mount, -EBUSY while others hold leases. Both may be NULL. */
 int env_agree(struct env *e, const void *owner, char *const *overlays, char *const *writable,
 	      struct diag *diag) MUST_USE;
-/* The descriptors in @ret are the caller's. */
-int env_attach(struct env *e, struct diag *diag, struct ctl_attach *ret) MUST_USE;
+/* The descriptors in @ret are the caller's. When a host directory that is shown was made anew, and nobody
+ * but @owner holds a lease, of a fresh mount. */
+int env_attach(struct env *e, const void *owner, struct diag *diag,
+	       struct ctl_attach *ret) MUST_USE;
 
 /* @owner: whose lease it is, one connection. @pidfd is taken over on success. */
 int env_lease(struct env *e, const void *owner, const char *what, int pidfd,

@@ -143,19 +143,6 @@ static void remove_at(struct env *e, size_t i)
 	memmove(&e->binds[i], &e->binds[i + 1], (e->nbinds - i) * sizeof(*e->binds));
 }
 
-static int fresh_mount(struct env *e, struct diag *diag)
-{
-	int r = env_quiesce_locked(e);
-
-	if (r < 0)
-		return diag_set(diag, r, "cannot write to the store: %s", err_text(r));
-	env_down_locked(e);
-	r = env_drop_ovl_locked(e);
-	if (r < 0)
-		log_error("flush before a fresh mount: %s", err_text(r));
-	return env_up_locked(e, diag);
-}
-
 /* The mount's policy lets nobody make the mount point: a fresh mount, with the point made below it. The
  * bind is the last of the list; on failure it is not there any more. */
 static int bind_fresh(struct env *e, struct diag *diag)
@@ -170,7 +157,7 @@ static int bind_fresh(struct env *e, struct diag *diag)
 			"%s does not exist and cannot be made while commands run in the environment",
 			e->binds[last].mount);
 	else
-		r = fresh_mount(e, diag);
+		r = env_fresh_locked(e, diag);
 	if (r == 0)
 		return 0;
 	remove_at(e, last);
@@ -249,7 +236,7 @@ static int unbind_at(struct env *e, size_t i, struct diag *diag)
 	remove_at(e, i);
 	/* A command has moved what it is mounted on, or below: it goes with the mount. */
 	if (r < 0 && env_check_idle_locked(e, NULL, NULL) == 0)
-		r = fresh_mount(e, diag);
+		r = env_fresh_locked(e, diag);
 	return r < 0 ? diag_set(diag, r, "cannot unbind %s: %s", mount, err_text(r)) : 0;
 }
 

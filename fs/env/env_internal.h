@@ -25,6 +25,13 @@ struct env_bound {
 	size_t nholders;
 };
 
+/* A host directory that the environment shows copy-on-write, as it was when it was mounted. */
+struct env_shown {
+	char *host;
+	dev_t dev;
+	ino_t ino; /* 0: it was not there */
+};
+
 /* One mount with what serves it. */
 struct env_mount {
 	struct session *se;
@@ -53,6 +60,8 @@ struct env {
 	unsigned nmounts;
 	struct env_bound *binds;
 	size_t nbinds;
+	struct env_shown *shown; /* the list never changes */
+	size_t nshown;
 	struct env_lease *leases;
 	unsigned nleases;
 };
@@ -79,12 +88,21 @@ void env_down_locked(struct env *e);
 int env_drop_ovl_locked(struct env *e);
 /* All that the kernel and we hold, to the disk. */
 int env_quiesce_locked(struct env *e) MUST_USE;
+/* All to the disk, then another mount of the same. */
+int env_fresh_locked(struct env *e, struct diag *diag) MUST_USE;
 /* -EIO with a sentence when an earlier failure left nothing mounted and mounting fails again. */
 int env_ensure_locked(struct env *e, struct diag *diag) MUST_USE;
 
 /* ---- env_lease.c ---- */
 int env_check_idle_locked(struct env *e, const void *owner, struct diag *diag) MUST_USE;
 void env_kill_leases_locked(struct env *e, const void *owner);
+
+int env_shown_list(struct env *e) MUST_USE;
+void env_shown_free(struct env *e);
+/* Before a mount: what it will show. */
+void env_shown_note_locked(struct env *e);
+/* One of the directories is not the one that the mount shows: it was removed, and made anew. */
+bool env_shown_replaced_locked(const struct env *e);
 
 /* ---- env_bind.c ---- */
 /* -EEXIST when a bind hides one of @overlays (host, mount, ...): what is asked for as copy-on-write

@@ -59,6 +59,7 @@ static int mount_up(struct env *e, struct diag *diag)
 	struct env_mount m = {.root_fd = -1};
 	int r = mount_dir(e, m.dir, sizeof(m.dir));
 
+	env_shown_note_locked(e);
 	if (r == 0)
 		r = session_new(&m.se);
 	if (r < 0)
@@ -219,6 +220,19 @@ int env_quiesce_locked(struct env *e)
 	if (r == 0 && e->cur.ovl)
 		r = ovl_flush(e->cur.ovl);
 	return r;
+}
+
+int env_fresh_locked(struct env *e, struct diag *diag)
+{
+	int r = env_quiesce_locked(e);
+
+	if (r < 0)
+		return diag_set(diag, r, "cannot write to the store: %s", err_text(r));
+	env_down_locked(e);
+	r = env_drop_ovl_locked(e);
+	if (r < 0)
+		log_error("flush before a fresh mount: %s", err_text(r));
+	return env_up_locked(e, diag);
 }
 
 int env_ensure_locked(struct env *e, struct diag *diag)

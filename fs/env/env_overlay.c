@@ -204,6 +204,66 @@ int env_overlays_check(struct store *s, const struct store_env *rec, char *const
 	return 0;
 }
 
+/* ---- whether it is still the same ---- */
+
+int env_shown_list(struct env *e)
+{
+	char **pairs = NULL;
+	size_t n = 0;
+	int r = env_overlays_list(e->store, e->rec.base, &pairs);
+
+	if (r < 0)
+		return r;
+	while (pairs[n])
+		n++;
+	e->shown = calloc(n / 2 + 1, sizeof(*e->shown));
+	for (size_t i = 0; e->shown && i < n / 2; i++) {
+		e->shown[i].host = pairs[2 * i];
+		pairs[2 * i] = NULL;
+		free(pairs[2 * i + 1]);
+		e->nshown = i + 1;
+	}
+	if (!e->shown)
+		env_list_free(pairs);
+	else
+		free(pairs);
+	return e->shown ? 0 : -ENOMEM;
+}
+
+void env_shown_free(struct env *e)
+{
+	for (size_t i = 0; i < e->nshown; i++)
+		free(e->shown[i].host);
+	free(e->shown);
+	e->shown = NULL;
+	e->nshown = 0;
+}
+
+void env_shown_note_locked(struct env *e)
+{
+	for (size_t i = 0; i < e->nshown; i++) {
+		struct stat st = {0};
+
+		(void)!stat(e->shown[i].host, &st);
+		e->shown[i].dev = st.st_dev;
+		e->shown[i].ino = st.st_ino;
+	}
+}
+
+bool env_shown_replaced_locked(const struct env *e)
+{
+	for (size_t i = 0; i < e->nshown; i++) {
+		const struct env_shown *s = &e->shown[i];
+		struct stat st;
+
+		/* While it is away, what is known of it is better than nothing. */
+		if (stat(s->host, &st) == 0 && S_ISDIR(st.st_mode) &&
+		    (st.st_dev != s->dev || st.st_ino != s->ino))
+			return true;
+	}
+	return false;
+}
+
 /* ---- making one ---- */
 
 static int base_layer(struct store *s, const char *base, struct diag *diag, store_layer *ret)

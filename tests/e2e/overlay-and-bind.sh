@@ -70,6 +70,16 @@ cd sub
 says '^environment +both-' 0 rt status
 cd ../..
 
+# A directory that is removed and made anew, as by a fresh clone, is shown as it is now.
+mkdir fresh && echo first > fresh/a && cd fresh
+must rt run --overlay-cwd -- sh -c 'echo mine > mine'
+cd .. && rm -rf fresh && mkdir fresh && echo second > fresh/b && cd fresh
+same "$(rt run --overlay-cwd -- sh -c 'cat b mine; ls')" "second
+mine
+b
+mine" "a directory that was made anew"
+cd ..
+
 # What may not be bound.
 code 2 rt run --bind "/=/workspace" -e c -- true
 code 2 rt run --bind "/etc=/workspace" -e c -- true

@@ -419,6 +419,45 @@ static void bind_holders(const struct place *p)
 	eq_int(ctl_env_remove(p->data, "held", false, NULL), 0, "remove");
 }
 
+static void make_host(const char *dir, const char *name, const char *text)
+{
+	char path[160];
+	int fd;
+
+	(void)mkdir(dir, 0755);
+	(void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	if (fd < 0 || io_write_full(fd, text, strlen(text)) < 0)
+		tap_fatal("no host file");
+	(void)close(fd);
+}
+
+/* The host directory is removed and made anew, as by a fresh clone. */
+static void replaced(const struct place *p, struct ctl *c)
+{
+	struct ctl *other = NULL;
+	struct ctl_env_opts o = {.data_dir = p->data, .env = "ov"};
+	char text[64], away[96], path[96];
+
+	(void)snprintf(away, sizeof(away), "%s.away", p->host);
+	if (ctl_open(&o, NULL, &other) < 0 || rename(p->host, away) < 0)
+		tap_fatal("cannot replace %s", p->host);
+	(void)get_file(c, "workspace/f", text);
+	eq_str(text, "changed", "what was changed stays while the directory is away");
+	make_host(p->host, "again", "second");
+	eq_int(ctl_lease(other, "busy", -1, NULL), 0, "a command runs");
+	eq_int(get_file(c, "workspace/again", text), -ENOENT, "which keeps its mount");
+	eq_int(ctl_unlease(other), 0, "it ends");
+	(void)get_file(c, "workspace/again", text);
+	eq_str(text, "second", "the new directory is shown");
+	(void)get_file(c, "workspace/f", text);
+	eq_str(text, "changed", "under what was changed");
+	ctl_close(other);
+	(void)snprintf(path, sizeof(path), "%s/again", p->host);
+	if (unlink(path) < 0 || rmdir(p->host) < 0 || rename(away, p->host) < 0)
+		tap_fatal("cannot put %s back", p->host);
+}
+
 static void overlays(const struct place *p)
 {
 	struct ctl_overlay ov = {p->host, "/workspace"}, wrong = {p->top, "/workspace"};
@@ -445,6 +484,7 @@ static void overlays(const struct place *p)
 	ok(st.overlays[0] && !strcmp(st.overlays[0], want) && !st.overlays[1], "tells the overlay");
 	ok(!st.dirty, "clean");
 	ctl_status_release(&st);
+	replaced(p, c);
 	o.overlays = &wrong;
 	eq_int(ctl_open(&o, &d, &x), -EEXIST, "another one is refused: %s", d.text);
 	eq_int(ctl_open(&fork, &d, &x), 0, "a fork of its head");
