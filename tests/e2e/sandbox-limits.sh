@@ -5,18 +5,7 @@
 
 # A fork bomb, as far as it gets; root's processes are not counted by the kernel without a cgroup.
 if [ "$(id -u)" != 0 ]; then
-	# Threads count as processes do, and are made faster.
-	n=$(timeout 100 "$RATTAN" run -- /usr/bin/python3 -c '
-import os, threading, time
-n = 0
-try:
-    while n < 6000:
-        threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
-        n += 1
-except RuntimeError:
-    pass
-print(n, flush=True)
-os._exit(0)' 2>/dev/null | tail -n 1)
+	n=$(timeout 200 "$RATTAN" run -- sh -c 'i=0; while [ $i -lt 6000 ]; do sleep 1000 & i=$((i+1)); echo $i; done' 2>/dev/null | tail -n 1)
 	[ "${n:-0}" -gt 1000 ] && [ "$n" -lt 4200 ] || fail "${n:-no} processes were made, not about 4090"
 fi
 must rt run -- true
