@@ -12,8 +12,8 @@
 #include <stdarg.h>
 #include <stdbool.h>
 
-#define MUST_USE      __attribute__((warn_unused_result))
-#define PRINTF(f, a)  __attribute__((format(printf, f, a)))
+#define MUST_USE     __attribute__((warn_unused_result))
+#define PRINTF(f, a) __attribute__((format(printf, f, a)))
 
 /* -errno of the libc call that just failed; never 0. */
 static inline int ret_nerrno(void)

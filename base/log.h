@@ -9,7 +9,12 @@
 
 #include "base/err.h"
 
-enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+enum log_level {
+	LOG_ERROR,
+	LOG_WARN,
+	LOG_INFO,
+	LOG_DEBUG
+};
 
 /* Set once at start, before threads. @prog is kept, not copied. Default: "rattan", LOG_WARN. */
 void log_setup(const char *prog, enum log_level level);

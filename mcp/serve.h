@@ -32,9 +32,9 @@ struct mcp_serve_opts {
 	bool keep;                   /* leave uncommitted changes at the end */
 	bool no_checkpoints;
 	bool no_exec_workspace;
-	const char *tool_prefix;  /* NULL: "rattan_" */
-	const char *version;      /* NULL: this build's */
-	unsigned max_wait_s;      /* longest a call may block, for impatient clients; 0: 55 */
+	const char *tool_prefix; /* NULL: "rattan_" */
+	const char *version;     /* NULL: this build's */
+	unsigned max_wait_s;     /* longest a call may block, for impatient clients; 0: 55 */
 	enum log_level log_level;
 };
 

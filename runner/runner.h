@@ -28,40 +28,43 @@ struct run_limits {
 };
 void run_limits_default(struct run_limits *l);
 
-enum run_stderr { RUN_STDERR_SEPARATE, RUN_STDERR_MERGED };
+enum run_stderr {
+	RUN_STDERR_SEPARATE,
+	RUN_STDERR_MERGED
+};
 
 struct run_spec {
 	/* the tree (ctl_attach): lent */
-	int userns_fd, mntns_fd;  /* -1 both: the tree is mounted in our own namespace */
+	int userns_fd, mntns_fd; /* -1 both: the tree is mounted in our own namespace */
 	const char *root;
-	int tie_fd;               /* a socket: when its other end closes, the tree is gone and the command
+	int tie_fd; /* a socket: when its other end closes, the tree is gone and the command
 				     is killed; -1: none. Lent. */
-	const char *writable;     /* newline-separated places for Landlock; as struct ctl_attach */
+	const char *writable; /* newline-separated places for Landlock; as struct ctl_attach */
 
 	/* the command: exactly one of the two */
-	const char *shell;        /* text for bash -c (sh where there is no bash) */
+	const char *shell; /* text for bash -c (sh where there is no bash) */
 	const char *const *argv;
 
-	const char *cwd;          /* absolute in the tree; NULL: /workspace */
-	const char *const *env;   /* "NAME=value" on top of the clean default; NULL: none */
-	const char *hostname;     /* NULL: "rattan" */
-	unsigned uid, gid;        /* inside; 1000 for agents */
-	const char *stage3;       /* path of rattan-stage3; NULL: beside this program, else libexec */
-	const char *promises;     /* space-separated; NULL: the default set */
+	const char *cwd;        /* absolute in the tree; NULL: /workspace */
+	const char *const *env; /* "NAME=value" on top of the clean default; NULL: none */
+	const char *hostname;   /* NULL: "rattan" */
+	unsigned uid, gid;      /* inside; 1000 for agents */
+	const char *stage3;     /* path of rattan-stage3; NULL: beside this program, else libexec */
+	const char *promises;   /* space-separated; NULL: the default set */
 	struct run_limits limits;
-	uint64_t timeout_ms;      /* 0: none */
-	bool no_exec_workspace;   /* Landlock: no execution from the writable places */
-	bool require_landlock;    /* no run at all where the kernel has no Landlock */
+	uint64_t timeout_ms;    /* 0: none */
+	bool no_exec_workspace; /* Landlock: no execution from the writable places */
+	bool require_landlock;  /* no run at all where the kernel has no Landlock */
 
 	/* standard streams. stdin_fd -1 with stdin_data NULL: /dev/null. Lent. */
 	int stdin_fd;
 	const void *stdin_data;
 	size_t stdin_len;
-	bool keep_input;          /* stdin stays open for run_input() */
+	bool keep_input; /* stdin stays open for run_input() */
 	enum run_stderr stderr_mode;
-	bool passthrough;         /* the caller's own stdout/stderr (fds 1 and 2) instead of capture */
+	bool passthrough; /* the caller's own stdout/stderr (fds 1 and 2) instead of capture */
 	size_t head_max, tail_max; /* captured bytes kept in memory per stream; 0: 256 KiB each */
-	int spill_fd[2];          /* stdout, stderr: everything is also written here; -1: nowhere. Lent,
+	int spill_fd[2]; /* stdout, stderr: everything is also written here; -1: nowhere. Lent,
 				     must stay open until run_free. Writing stops at limits.output. */
 };
 void run_spec_init(struct run_spec *s);
@@ -80,16 +83,19 @@ enum run_state {
 };
 struct run_result {
 	enum run_state state;
-	int code;           /* as a shell's: 126, 127, 128+N; 125 when not started */
+	int code; /* as a shell's: 126, 127, 128+N; 125 when not started */
 	int signal;
 	bool timed_out, killed;
-	char step[32];      /* RUN_NOT_STARTED, and 126 and 127 without a shell: which step of bwrap or stage3 */
-	char error[256];    /* ... and why, for a person; also for 126, 127, and for a tree that went */
+	char step
+		[32]; /* RUN_NOT_STARTED, and 126 and 127 without a shell: which step of bwrap or stage3 */
+	char error
+		[256]; /* ... and why, for a person; also for 126, 127, and for a tree that went */
 	double wall_s, user_s, sys_s;
-	uint64_t max_rss;   /* bytes */
+	uint64_t max_rss;      /* bytes */
 	uint64_t out_bytes[2]; /* all that was written, stdout and stderr (merged: all in 0) */
-	bool out_limited;   /* the output limit was hit; the rest was discarded (M3) */
-	char enforced[512]; /* comma-separated: "userns,pidns,netns,no_new_privs,landlock:7,seccomp,rlimits,cgroup" */
+	bool out_limited;      /* the output limit was hit; the rest was discarded (M3) */
+	char enforced
+		[512]; /* comma-separated: "userns,pidns,netns,no_new_privs,landlock:7,seccomp,rlimits,cgroup" */
 };
 
 /* Wait up to @timeout_ms (UINT64_MAX: for ever). 1: ended, *ret filled; 0: still running. */

@@ -44,15 +44,15 @@ struct ovl_notify {
 };
 
 struct ovl_opts {
-	struct store *store;      /* lent, outlives the ovl */
-	store_layer layer;        /* open and this process's own, or any with OVL_RDONLY */
+	struct store *store; /* lent, outlives the ovl */
+	store_layer layer;   /* open and this process's own, or any with OVL_RDONLY */
 	unsigned flags;
 	/* Places below which changes are allowed, as absolute paths in the tree; NULL: everywhere.
 	 * Fixed for the life of the ovl. Copied. */
 	const char *const *writable; /* NULL-terminated */
 	struct ovl_notify notify;
-	unsigned flush_ms;        /* background flush; 0: 1000 */
-	size_t dirty_max;         /* bytes dirty before writers wait for a flush; 0: 64 MiB */
+	unsigned flush_ms; /* background flush; 0: 1000 */
+	size_t dirty_max;  /* bytes dirty before writers wait for a flush; 0: 64 MiB */
 };
 
 int ovl_open(const struct ovl_opts *opts, struct ovl **ret) MUST_USE;
@@ -69,7 +69,7 @@ struct ovl_cred {
 /* valid_ms: how long the answer may be cached; OVL_FOREVER unless a host directory stands behind. */
 #define OVL_FOREVER UINT32_MAX
 struct ovl_attr {
-	struct stat st;        /* stored owner ids; st_ino set; st_dev 0; st_blksize STORE_BLOCK */
+	struct stat st; /* stored owner ids; st_ino set; st_dev 0; st_blksize STORE_BLOCK */
 	struct timespec btime;
 	uint32_t valid_ms;
 };
@@ -176,10 +176,10 @@ int ovl_commit_as_is(struct ovl *o, int (*seal)(void *arg, store_layer *ret_open
 int ovl_maybe_mapped(struct ovl *o, int (*fn)(void *arg, store_ino ino), void *arg) MUST_USE;
 
 struct ovl_counts {
-	uint64_t inodes_dirty;  /* not yet flushed */
+	uint64_t inodes_dirty; /* not yet flushed */
 	uint64_t bytes_dirty;
-	uint64_t changes;       /* mutations since open: a token for ovl_changes() */
-	bool layer_changed;     /* anything in the open layer, flushed or not */
+	uint64_t changes;   /* mutations since open: a token for ovl_changes() */
+	bool layer_changed; /* anything in the open layer, flushed or not */
 };
 void ovl_counts(struct ovl *o, struct ovl_counts *ret);
 /* Paths changed after the token, without duplicates, in no order; -ESTALE when the token is too old

@@ -11,26 +11,26 @@
 
 static int tap_count, tap_failed;
 
-#define ok(cond, ...)                                                                              \
-	do {                                                                                       \
-		int ok_ = !!(cond);                                                                \
-		tap_count++;                                                                       \
-		printf("%sok %d - ", ok_ ? "" : "not ", tap_count);                                \
-		printf("" __VA_ARGS__);                                                            \
-		printf("\n");                                                                      \
-		if (!ok_) {                                                                        \
-			tap_failed++;                                                              \
-			printf("# %s:%d: %s\n", __FILE__, __LINE__, #cond);                        \
-		}                                                                                  \
-		fflush(stdout);                                                                    \
+#define ok(cond, ...)                                                       \
+	do {                                                                \
+		int ok_ = !!(cond);                                         \
+		tap_count++;                                                \
+		printf("%sok %d - ", ok_ ? "" : "not ", tap_count);         \
+		printf("" __VA_ARGS__);                                     \
+		printf("\n");                                               \
+		if (!ok_) {                                                 \
+			tap_failed++;                                       \
+			printf("# %s:%d: %s\n", __FILE__, __LINE__, #cond); \
+		}                                                           \
+		fflush(stdout);                                             \
 	} while (0)
 
-#define eq_int(got, want, ...)                                                                     \
-	do {                                                                                       \
-		long long g_ = (long long)(got), w_ = (long long)(want);                           \
-		ok(g_ == w_, __VA_ARGS__);                                                         \
-		if (g_ != w_)                                                                      \
-			printf("# got %lld, want %lld\n", g_, w_);                                 \
+#define eq_int(got, want, ...)                                           \
+	do {                                                             \
+		long long g_ = (long long)(got), w_ = (long long)(want); \
+		ok(g_ == w_, __VA_ARGS__);                               \
+		if (g_ != w_)                                            \
+			printf("# got %lld, want %lld\n", g_, w_);       \
 	} while (0)
 
 #define eq_str(got, want, ...)                                                                     \
@@ -42,12 +42,12 @@ static int tap_count, tap_failed;
 			printf("# got '%s', want '%s'\n", g_ ? g_ : "(null)", w_ ? w_ : "(null)"); \
 	} while (0)
 
-#define tap_fatal(...)                                                                             \
-	do {                                                                                       \
-		printf("Bail out! ");                                                              \
-		printf("" __VA_ARGS__);                                                            \
-		printf("\n");                                                                      \
-		exit(1);                                                                           \
+#define tap_fatal(...)                  \
+	do {                            \
+		printf("Bail out! ");   \
+		printf("" __VA_ARGS__); \
+		printf("\n");           \
+		exit(1);                \
 	} while (0)
 
 static inline int tap_done(void)
