@@ -213,13 +213,12 @@ static bool loop_once(struct loop *l)
 		ENDED,
 		N
 	};
-	cleanup_fd int ended = env_ended_fd(l->env);
 	struct pollfd p[N] = {
 		[SIG] = {.fd = l->signal_fd, .events = POLLIN},
 		[KEEPER] = {.fd = l->keeper_sock, .events = POLLRDHUP},
 		[LISTEN] = {.fd = l->server ? ctl_server_fd(l->server) : -1, .events = POLLIN},
 		[EVENT] = {.fd = l->server ? ctl_server_event_fd(l->server) : -1, .events = POLLIN},
-		[ENDED] = {.fd = ended, .events = POLLIN},
+		[ENDED] = {.fd = env_ended_fd(l->env), .events = POLLIN},
 	};
 	int timeout = time_left(l);
 
@@ -236,7 +235,7 @@ static bool loop_once(struct loop *l)
 		log_error("the keeper process ended");
 		return false;
 	}
-	if (p[ENDED].revents && env_ended(l->env)) {
+	if (p[ENDED].revents) {
 		log_info("the mount was taken away");
 		return false;
 	}

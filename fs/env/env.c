@@ -1,10 +1,10 @@
 #include "fs/env/env.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
@@ -86,7 +86,7 @@ static struct env *env_alloc(const struct env_opts *o)
 	if (!e)
 		return NULL;
 	(void)pthread_mutex_init(&e->lock, NULL);
-	e->store_lock_fd = e->userns_fd = e->mntns_fd = e->cur.root_fd = -1;
+	e->store_lock_fd = e->userns_fd = e->mntns_fd = e->cur.root_fd = e->ended_fd = -1;
 	e->link = o->link;
 	e->own_ns = o->own_ns;
 	e->allow_other = o->allow_other;
@@ -118,6 +118,10 @@ int env_open(const struct env_opts *o, struct diag *diag, struct env **ret)
 		r = env_shown_list(e);
 	if (r == 0)
 		r = open_ns(e);
+	if (r == 0) {
+		e->ended_fd = epoll_create1(EPOLL_CLOEXEC);
+		r = e->ended_fd < 0 ? ret_nerrno() : 0;
+	}
 	if (r == 0)
 		r = env_up_locked(e, diag);
 	if (r < 0) {
@@ -151,6 +155,7 @@ int env_close(struct env *e)
 	cleanup_fdp(&e->store_lock_fd);
 	cleanup_fdp(&e->userns_fd);
 	cleanup_fdp(&e->mntns_fd);
+	cleanup_fdp(&e->ended_fd);
 	(void)pthread_mutex_destroy(&e->lock);
 	free(e->mount_root);
 	free(e->host_dir);
@@ -158,26 +163,9 @@ int env_close(struct env *e)
 	return k < 0 ? k : r;
 }
 
-int env_ended_fd(struct env *e)
+int env_ended_fd(const struct env *e)
 {
-	int fd;
-
-	ENV_LOCK(e);
-	if (!e->cur.up)
-		return -ENOTCONN;
-	fd = fcntl(session_ended_fd(e->cur.se), F_DUPFD_CLOEXEC, 3);
-	return fd < 0 ? ret_nerrno() : fd;
-}
-
-bool env_ended(struct env *e)
-{
-	struct pollfd p = {.events = POLLIN};
-
-	ENV_LOCK(e);
-	if (!e->cur.up)
-		return false;
-	p.fd = session_ended_fd(e->cur.se);
-	return poll(&p, 1, 0) > 0;
+	return e->ended_fd;
 }
 
 int env_agree(struct env *e, const void *owner, char *const *overlays, char *const *writable,

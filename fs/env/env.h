@@ -37,10 +37,9 @@ int env_open(const struct env_opts *o, struct diag *diag, struct env **ret) MUST
 /* Unmounts and flushes; the result is the flush's. */
 int env_close(struct env *e);
 
-/* A duplicate of the descriptor that becomes readable when the mount is gone without our doing; and
- * whether it really is (after a rollback the old mount's end means nothing). */
-int env_ended_fd(struct env *e) MUST_USE;
-bool env_ended(struct env *e);
+/* Readable when the mount is gone without our doing. The descriptor is the environment's and stays the same
+ * through all moves, which end mounts, too: those ends are not seen here. Waits for nobody. */
+int env_ended_fd(const struct env *e);
 
 /* -EEXIST: @overlays (host, mount, ...) are not what the environment shows. @writable other than the
  * mount's: a fresh mount, -EBUSY while others hold leases. Both may be NULL. */
@@ -57,7 +56,7 @@ int env_lease(struct env *e, const void *owner, const char *what, int pidfd,
 void env_unlease(struct env *e, const void *owner);
 /* -EBUSY with a list of what runs, when others hold leases. */
 int env_check_idle(struct env *e, const void *owner, struct diag *diag) MUST_USE;
-unsigned env_leases(struct env *e);
+unsigned env_leases(struct env *e); /* waits for nobody */
 
 /* Bound as long as one @owner, a connection, wants it. */
 int env_bind(struct env *e, const void *owner, int host_fd, const char *host, const char *mount,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "fs/core/ovl.h"
@@ -48,6 +49,7 @@ struct env {
 	char *mount_root, *host_dir;
 	bool own_ns, allow_other;
 	int userns_fd, mntns_fd;
+	int ended_fd; /* epoll: holds the end of the session while that is served */
 	struct session_ids ids;
 	long long started_ms;
 
@@ -63,7 +65,7 @@ struct env {
 	struct env_shown *shown; /* the list never changes */
 	size_t nshown;
 	struct env_lease *leases;
-	unsigned nleases;
+	atomic_uint nleases; /* read without the lock */
 };
 
 /* fs/env/env_view.c: the place in the change log after @changes of them, for ctl_changes. */

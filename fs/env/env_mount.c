@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -54,6 +55,18 @@ static int serve(struct env *e, struct env_mount *m, struct diag *diag)
 	return 0;
 }
 
+/* While the session is served, its end is for those who watch the environment; an end that we bring about
+ * ourselves is not. */
+static int watch_end(struct env *e, struct session *se, bool on)
+{
+	struct epoll_event ev = {.events = EPOLLIN};
+
+	return epoll_ctl(e->ended_fd, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, session_ended_fd(se),
+			 &ev) < 0
+		       ? ret_nerrno()
+		       : 0;
+}
+
 static int mount_up(struct env *e, struct diag *diag)
 {
 	struct env_mount m = {.root_fd = -1};
@@ -74,6 +87,14 @@ static int mount_up(struct env *e, struct diag *diag)
 		session_stop(m.se);
 		(void)!ovl_close(m.ovl);
 		return r;
+	}
+	r = watch_end(e, m.se, true);
+	if (r < 0) {
+		(void)close(m.root_fd);
+		(void)!keeper_umount(&e->link, m.dir, !e->host_dir);
+		session_stop(m.se);
+		(void)!ovl_close(m.ovl);
+		return diag_set(diag, r, "cannot watch the mount: %s", err_text(r));
 	}
 	m.up = true;
 	e->cur = m;
@@ -189,6 +210,7 @@ void env_down_locked(struct env *e)
 
 	if (!m->up)
 		return;
+	(void)!watch_end(e, m->se, false);
 	if (m->root_fd >= 0)
 		(void)close(m->root_fd);
 	m->root_fd = -1;

@@ -557,33 +557,40 @@ static void host_mounts(const struct place *p)
 	(void)rmdir(dir);
 }
 
-/* A connection that sends @n bytes and waits; true when the daemon hung up. */
-static bool hostile(const struct place *p, const void *bytes, size_t n, bool wait)
+static void sock_of_default(char ret[static 4096])
 {
 	cleanup_free char *run = NULL;
+	cleanup_dir DIR *d = ctl_runtime_dir(&run) == 0 ? opendir(run) : NULL;
+	const struct dirent *e;
+
+	ret[0] = 0;
+	while (d && (e = readdir(d)))
+		if (strstr(e->d_name, "-default"))
+			(void)snprintf(ret, 4096, "%s/%s/sock", run, e->d_name);
+}
+
+/* A connection that sends @n bytes and waits; true when the daemon hung up. */
+static bool hung_up(const void *bytes, size_t n, bool wait)
+{
 	cleanup_fd int fd = -1;
 	char path[4096], in[4096];
-	struct ctl *c = open_env(p, NULL);
 	struct pollfd pf = {.events = POLLIN};
 	bool hung = false;
 
-	if (ctl_runtime_dir(&run) < 0)
-		return false;
-	{
-
-		cleanup_dir DIR *d = opendir(run);
-		const struct dirent *e;
-
-		path[0] = 0;
-		while (d && (e = readdir(d)))
-			if (strstr(e->d_name, "-default"))
-				(void)snprintf(path, sizeof(path), "%s/%s/sock", run, e->d_name);
-	}
+	sock_of_default(path);
 	if (ctl_sock_connect(path, &fd) == 0 && send(fd, bytes, n, MSG_NOSIGNAL) == (ssize_t)n) {
 		pf.fd = fd;
 		while (!hung && poll(&pf, 1, wait ? 2000 : 50) > 0)
 			hung = recv(fd, in, sizeof(in), 0) <= 0;
 	}
+	return hung;
+}
+
+static bool hostile(const struct place *p, const void *bytes, size_t n, bool wait)
+{
+	struct ctl *c = open_env(p, NULL);
+	bool hung = hung_up(bytes, n, wait);
+
 	ctl_close(c);
 	return hung;
 }
@@ -648,6 +655,62 @@ static int see_env(void *arg, const struct ctl_env_info *e)
 	s->stale |= e->stale;
 	s->dirty |= e->dirty;
 	return 0;
+}
+
+static pid_t parent_of(pid_t pid)
+{
+	cleanup_buf struct buf b = {0};
+	const char *at;
+	char path[64];
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (io_read_file(AT_FDCWD, path, 4096, &b) < 0 || !(at = strrchr((char *)b.data, ')')))
+		tap_fatal("no %s", path);
+	return (pid_t)strtol(at + strcspn(at, "0123456789"), NULL, 10);
+}
+
+static void *mover(void *arg)
+{
+	struct ctl_moved mv;
+
+	return (void *)(intptr_t)ctl_rollback(arg, "base", true, NULL, &mv);
+}
+
+/* A move that takes long (its keeper is stopped) holds up neither new connections nor the end. */
+static void long_move(const struct place *p)
+{
+	static const uint8_t none[] = {0, 0, 0, 0};
+	struct ctl *c = open_env(p, NULL);
+	struct ctl_status st;
+	pthread_t t;
+	pid_t keeper, daemon;
+	char sock[4096];
+	void *r = NULL;
+	int hung = 0, gone;
+
+	eq_int(put_file(c, "workspace/moved", "x"), 0, "write");
+	eq_int(ctl_status(c, NULL, &st), 0, "status");
+	daemon = st.daemon_pid;
+	ctl_status_release(&st);
+	keeper = parent_of(daemon);
+	sock_of_default(sock);
+	if (kill(keeper, SIGSTOP) < 0 || pthread_create(&t, NULL, mover, c))
+		tap_fatal("cannot begin");
+	(void)usleep(300000); /* it waits for the keeper now */
+	for (int i = 0; i < 3; i++)
+		hung += hung_up(none, sizeof(none), true);
+	eq_int(hung, 3, "connections are served while a move goes on");
+	eq_int(kill(daemon, SIGTERM), 0, "SIGTERM");
+	for (int i = 0; i < 200 && access(sock, F_OK) == 0; i++)
+		(void)usleep(10000);
+	gone = access(sock, F_OK);
+	(void)kill(keeper, SIGCONT);
+	ok(gone < 0, "is seen while a move goes on");
+	(void)pthread_join(t, &r);
+	ctl_close(c);
+	for (int i = 0; i < 1000 && kill(daemon, 0) == 0; i++)
+		(void)usleep(10000);
+	ok(kill(daemon, 0) < 0, "and ends the daemon when the move is done");
 }
 
 static void life(struct place *p)
@@ -758,6 +821,7 @@ int main(void)
 	overlays(&p);
 	host_mounts(&p);
 	hostile_clients(&p);
+	long_move(&p);
 	life(&p);
 	(void)nftw(p.top, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	return tap_done();
