@@ -4,6 +4,9 @@
 
 #include "fs/core/file.h"
 
+#define COMPLETE_PIECE  (UINT64_C(8) << 20)
+#define COMPLETE_ROUNDS 4
+
 bool rec_is_partial(const struct rec_inode *r)
 {
 	/* With its bytes untouched it is a host file like those without a record. */
@@ -76,8 +79,8 @@ static int list_partial(struct ovl *o, struct inos *l)
 	return r;
 }
 
-/* o->freeze held, in either way. */
-static int complete_one(struct ovl *o, store_ino ino)
+/* o->freeze held, in either way. At most about @max bytes: 1 when more is left. */
+static int complete_some(struct ovl *o, store_ino ino, uint64_t max)
 {
 	struct held h;
 	int r = file_hold(o, ino, false, &h);
@@ -91,8 +94,8 @@ static int complete_one(struct ovl *o, store_ino ino)
 	if (r < 0)
 		return r;
 	if (content_incomplete(h.c->c)) {
-		r = content_complete(h.c->c);
-		if (r == 0) {
+		r = content_complete_some(h.c->c, max);
+		if (r >= 0) {
 			lock_shared(o);
 			pthread_mutex_lock(&h.n->lock);
 			node_dirty(o, h.n); /* its times do not change */
@@ -104,8 +107,25 @@ static int complete_one(struct ovl *o, store_ino ino)
 	return r == -EBADMSG ? -EIO : r;
 }
 
-/* Not @strict: what cannot be completed, because its host file is not what it was, stays as it is. */
-static int complete_all(struct ovl *o, bool strict, bool frozen)
+/* In pieces, with o->freeze given back between them: who waits for it (a flush, and behind that every
+ * change) waits for one piece of a large file, not for all of it. */
+static int complete_one(struct ovl *o, store_ino ino, bool frozen)
+{
+	int r = 1;
+
+	while (r > 0) {
+		if (!frozen)
+			pthread_rwlock_rdlock(&o->freeze);
+		r = complete_some(o, ino, COMPLETE_PIECE);
+		if (!frozen)
+			pthread_rwlock_unlock(&o->freeze);
+	}
+	return r;
+}
+
+/* Not @strict: what cannot be completed, because its host file is not what it was, stays as it is.
+ * *ret_n: how many there were to be completed. */
+static int complete_all(struct ovl *o, bool strict, bool frozen, size_t *ret_n)
 {
 	struct inos l = {0};
 	int r;
@@ -114,15 +134,26 @@ static int complete_all(struct ovl *o, bool strict, bool frozen)
 	r = list_partial(o, &l);
 	unlock(o);
 	for (size_t i = 0; r == 0 && i < l.n; i++) {
-		if (!frozen)
-			pthread_rwlock_rdlock(&o->freeze);
-		r = complete_one(o, l.v[i]);
+		r = complete_one(o, l.v[i], frozen);
 		if (r == -EIO && !strict)
 			r = 0;
-		if (!frozen)
-			pthread_rwlock_unlock(&o->freeze);
 	}
+	*ret_n = l.n;
 	free(l.v);
+	return r;
+}
+
+/* The bulk while others go on changing things; only what they add is left for the end. A large host file
+ * that is first written to meanwhile is taken along, too: a bounded number of times. */
+static int complete_bulk(struct ovl *o, bool strict)
+{
+	int r = 0;
+
+	for (size_t i = 0, n = 1; r == 0 && n > 0 && i < COMPLETE_ROUNDS; i++) {
+		r = complete_all(o, strict, false, &n);
+		if (r == 0)
+			r = flush_join(o);
+	}
 	return r;
 }
 
@@ -160,7 +191,8 @@ struct sealing {
 static int commit_frozen(struct ovl *o, const struct sealing *s, int *ret_flush)
 {
 	store_layer child;
-	int r = complete_all(o, s->strict, true);
+	size_t n;
+	int r = complete_all(o, s->strict, true, &n);
 
 	*ret_flush = flush_now(o, true);
 	if (r == 0)
@@ -176,10 +208,7 @@ static int commit(struct ovl *o, const struct sealing *s)
 
 	if (o->flags & OVL_RDONLY)
 		return -EROFS;
-	/* The bulk while others go on changing things; only what they add is left for the end. */
-	r = complete_all(o, s->strict, false);
-	if (r == 0)
-		r = flush_join(o);
+	r = complete_bulk(o, s->strict);
 	if (r < 0)
 		return r;
 	flush_acquire(o);

@@ -26,8 +26,6 @@ struct flush {
 	size_t nnames;
 	struct content_snap **snaps; /* of nodes, without gaps */
 	size_t nsnaps;
-	store_ino *dead;
-	size_t ndead;
 };
 
 /* ---- the snapshot: o->freeze and o->lock exclusive ---- */
@@ -158,10 +156,7 @@ static int snapshot(struct flush *f)
 	}
 	if (r < 0)
 		return r;
-	f->dead = o->dead;
-	f->ndead = o->ndead;
-	o->dead = NULL;
-	o->ndead = o->dead_cap = 0;
+	ino_set_move(&o->dying, &o->dead);
 	return take_names(f);
 }
 
@@ -180,6 +175,11 @@ static int put_node(struct store_batch *b, struct flush_node *fn)
 	return r;
 }
 
+static int put_gone(void *arg, store_ino ino)
+{
+	return store_batch_inode_gone(arg, ino);
+}
+
 static int fill_batch(struct flush *f, struct store_batch *b)
 {
 	int r = 0;
@@ -191,9 +191,8 @@ static int fill_batch(struct flush *f, struct store_batch *b)
 
 		r = store_batch_name(b, e->dir->ino, e->name, e->len, &f->values[i]);
 	}
-	for (size_t i = 0; r == 0 && i < f->ndead; i++)
-		r = store_batch_inode_gone(b, f->dead[i]);
-	return r;
+	/* Changed by nobody while this flush runs. */
+	return r < 0 ? r : ino_set_each(&f->o->dying, put_gone, b);
 }
 
 static int store_once(struct flush *f)
@@ -324,18 +323,14 @@ static void clean_all(struct flush *f, bool ok)
 	}
 }
 
-static void keep_dead(struct ovl *o, struct flush *f)
+/* What ended is gone from the store, or waits for the next flush. */
+static void bury(struct ovl *o, bool ok)
 {
-	store_ino *more;
-
 	lock_excl(o);
-	more = f->ndead ? realloc(o->dead, (o->ndead + f->ndead) * sizeof(*more)) : NULL;
-	if (more) {
-		memcpy(more + o->ndead, f->dead, f->ndead * sizeof(*more));
-		o->dead = more;
-		o->ndead += f->ndead;
-		o->dead_cap = o->ndead;
-	}
+	if (ok)
+		ino_set_release(&o->dying);
+	else
+		ino_set_move(&o->dead, &o->dying);
 	unlock(o);
 }
 
@@ -354,7 +349,6 @@ static void flush_free(struct flush *f)
 	free(f->snaps);
 	free(f->names);
 	free(f->values);
-	free(f->dead);
 }
 
 int flush_now(struct ovl *o, bool frozen)
@@ -372,11 +366,10 @@ int flush_now(struct ovl *o, bool frozen)
 		r = take_contents(&f);
 	if (!frozen)
 		pthread_rwlock_unlock(&o->freeze);
-	if (r == 0 && (f.nnodes || f.nnames || f.ndead))
+	if (r == 0 && (f.nnodes || f.nnames || o->dying.t.n))
 		r = store_all(&f);
 	clean_all(&f, r == 0);
-	if (r < 0)
-		keep_dead(o, &f);
+	bury(o, r == 0);
 	flush_free(&f);
 	return r == -EBADMSG ? -EIO : r;
 }
@@ -468,7 +461,7 @@ bool flush_wanted(struct ovl *o)
 
 	lock_shared(o);
 	pthread_mutex_lock(&o->dirty_lock);
-	yes = o->ndirty > 0 || o->nnames > 0 || o->ndead > 0;
+	yes = o->ndirty > 0 || o->nnames > 0 || o->dead.t.n > 0;
 	pthread_mutex_unlock(&o->dirty_lock);
 	unlock(o);
 	return yes || atomic_load(&o->fl.error) < 0;

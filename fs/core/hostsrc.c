@@ -21,6 +21,7 @@
 #define CACHE_TRUST_NS (20 * 1000 * 1000LL)
 #define HOST_INO_BITS  40
 #define OPEN_TRIES     100
+#define NLINK_TRIES    8
 
 /* An open host file. All fields but fd, rel, dev and ino under hostsrc.lock. */
 struct host_file {
@@ -153,15 +154,28 @@ unsigned hostsrc_flags(const struct hostsrc *h)
 	return h->flags;
 }
 
-int hostsrc_stat(struct hostsrc *h, const char *rel, struct stat *ret)
+static int stat_below(struct hostsrc *h, const char *rel, struct stat *ret)
 {
 	cleanup_fd int fd = open_below(h, rel, O_PATH | O_NOFOLLOW);
-	struct stat st;
 
 	if (fd < 0)
 		return fd;
-	if (fstat(fd, &st) < 0)
-		return ret_nerrno();
+	return fstat(fd, ret) < 0 ? ret_nerrno() : 0;
+}
+
+int hostsrc_stat(struct hostsrc *h, const char *rel, struct stat *ret)
+{
+	struct stat st;
+	int r = stat_below(h, rel, &st);
+
+	/* No link: it was removed or replaced between the two calls; look again. A file system that
+	 * counts no links says so each time: one name is what we came by. */
+	for (int tries = 0; r == 0 && st.st_nlink == 0 && tries < NLINK_TRIES; tries++)
+		r = stat_below(h, rel, &st);
+	if (r < 0)
+		return r;
+	if (st.st_nlink == 0)
+		st.st_nlink = 1;
 	if (!shown(h, &st))
 		return -ENOENT;
 	*ret = st;

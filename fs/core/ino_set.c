@@ -66,3 +66,28 @@ int ino_set_each(const struct ino_set *s, int (*fn)(void *arg, store_ino ino), v
 	}
 	return r;
 }
+
+bool ino_set_has(const struct ino_set *s, store_ino ino)
+{
+	return ino_find(s, ino) != NULL;
+}
+
+void ino_set_move(struct ino_set *to, struct ino_set *from)
+{
+	if (to->t.n == 0) {
+		table_release(&to->t);
+		*to = *from;
+		*from = (struct ino_set){0};
+		return;
+	}
+	for (size_t i = 0; i < from->t.nslots; i++) {
+		for (struct table_link *l = from->t.slots[i], *next; l; l = next) {
+			next = l->next;
+			/* @to has slots: it is not empty. */
+			if (ino_set_has(to, ((struct ino_link *)l)->ino) ||
+			    table_add(&to->t, l, l->hash) < 0)
+				free(l);
+		}
+	}
+	table_release(&from->t);
+}

@@ -39,8 +39,11 @@ static int node_load(struct ovl *o, store_ino ino, struct node **ret)
 {
 	cleanup_rec_inode struct rec_inode rec = {0};
 	struct node *n;
-	int r = store_view_inode(o->view, ino, &rec);
+	int r;
 
+	if (ino_set_has(&o->dead, ino) || ino_set_has(&o->dying, ino))
+		return -ESTALE;
+	r = store_view_inode(o->view, ino, &rec);
 	if (r == -ENOENT)
 		return -ESTALE;
 	if (r < 0)
@@ -132,16 +135,8 @@ static void node_end(struct ovl *o, struct node *n)
 	if (n->gone || o->flags & OVL_RDONLY)
 		return;
 	if (n->in_store && n->born == o->layer) {
-		if (o->ndead == o->dead_cap) {
-			size_t cap = o->dead_cap ? o->dead_cap * 2 : 64;
-			store_ino *more = realloc(o->dead, cap * sizeof(*more));
-
-			if (!more)
-				return; /* stays as a record with count 0 */
-			o->dead = more;
-			o->dead_cap = cap;
-		}
-		o->dead[o->ndead++] = n->ino;
+		if (ino_set_add(&o->dead, n->ino) < 0)
+			return; /* stays as a record with count 0 */
 		n->gone = true;
 	} else if (!n->in_store) {
 		n->gone = true;

@@ -129,7 +129,8 @@ static void ovl_free(struct ovl *o)
 	host_release(o);
 	changes_release(o);
 	ino_set_release(&o->partial);
-	free(o->dead);
+	ino_set_release(&o->dead);
+	ino_set_release(&o->dying);
 	policy_free(o->policy);
 	pthread_mutex_destroy(&o->dirty_lock);
 	pthread_rwlock_destroy(&o->lock);
@@ -210,7 +211,12 @@ static void forget_all(struct ovl *o)
 			if (n->rec.nlink > 0)
 				continue;
 			atomic_store(&n->nlookup, 0);
+			/* The directory of a host file goes with it, and may be the next one. */
+			if (next)
+				node_pin((struct node *)next);
 			node_reap(o, n);
+			if (next)
+				atomic_fetch_sub(&((struct node *)next)->pins, 1);
 		}
 	}
 	unlock(o);

@@ -204,8 +204,9 @@ struct ovl {
 	store_ino ino_next, ino_end;
 	store_ino born_mark;            /* own numbers from here on are new in the open layer */
 	struct host_source *srcs[1024]; /* by index */
-	store_ino *dead;                /* inodes whose records in this layer are to be dropped */
-	size_t ndead, dead_cap;
+	/* Inodes that ended, whose records in this layer are to be dropped: by the next flush, and by the one
+	 * under way. Until that is through the store still shows them; nobody else may. EX. */
+	struct ino_set dead, dying;
 	struct ino_set
 		partial; /* flushed in this layer with part of their bytes still on the host */
 	bool broken;     /* the layer was sealed and its child cannot be read */

@@ -281,6 +281,31 @@ static void test_number_of_the_dead(struct fx *f, const char *host)
 	ovl_forget(f->o, e.ino, 1);
 }
 
+/* The same between the end of an inode and the flush that drops its record. */
+static void test_ended_not_flushed(struct fx *f, const char *host)
+{
+	struct ovl_entry e, again;
+	struct ovl_attr a;
+	char c = 0;
+
+	put_big(host, "ended", 'h', 400000);
+	if (fx_get(f, "ended", &e) < 0 || ovl_write(f->o, e.ino, 0, "X", 1, false) != 1 ||
+	    ovl_flush(f->o) < 0)
+		tap_fatal("write");
+	eq_int(fx_remove(f, "ended", false), 0, "a changed and flushed host file is removed");
+	ovl_forget(f->o, e.ino, 1);
+	eq_int(ovl_getattr(f->o, e.ino, &a), -ESTALE, "its number means nothing any more");
+	eq_int(ovl_lookup(f->o, e.ino, ".", &again), -ESTALE, "by a handle neither");
+	move(host, "ended", "begun");
+	eq_int(fx_read(f, "begun", 0, &c, 1), 1, "its other name on the host is read");
+	eq_int(c, 'h', "and shows the host's bytes");
+	eq_int(fx_write(f, "begun", 300000, "Y", 1), 1, "and written");
+	eq_int(ovl_flush(f->o), 0, "flush");
+	remount(f);
+	eq_int(fx_read(f, "begun", 300000, &c, 1), 1, "after a reopening it is read");
+	eq_int(c, 'Y', "and has what was written");
+}
+
 #define MANY 3000
 
 static void *flush_once(void *arg)
@@ -433,6 +458,7 @@ int main(void)
 	test_links(&f, host);
 	test_reuse(&f, host);
 	test_listing(&f, host);
+	test_ended_not_flushed(&f, host);
 	test_number_of_the_dead(&f, host);
 	test_removed_while_flushed(&f, host);
 	test_torn(&f, host);

@@ -1,6 +1,7 @@
 /* A host directory read in place: what it shows, what it refuses, and the identity of its files. */
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/xattr.h>
 #include <time.h>
 
@@ -261,6 +262,48 @@ static void test_many(struct fixture *f, struct hostsrc *h)
 	ok(open_fds() - before <= 128, "%d descriptors are kept", open_fds() - before);
 }
 
+struct flicker {
+	char path[PATH_MAX];
+	atomic_bool stop;
+};
+
+static void *flicker(void *arg)
+{
+	struct flicker *k = arg;
+
+	while (!atomic_load(&k->stop)) {
+		int fd = open(k->path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+
+		if (fd < 0 || close(fd) < 0 || unlink(k->path) < 0)
+			tap_fatal("%s", k->path);
+	}
+	return NULL;
+}
+
+/* A file is there or not, whatever comes between finding and looking. */
+static void test_flicker(struct fixture *f, struct hostsrc *h)
+{
+	struct flicker k = {.stop = false};
+	unsigned none = 0, seen = 0, other = 0;
+	pthread_t t;
+
+	fixture_path(f, "src/flicker", k.path);
+	if (pthread_create(&t, NULL, flicker, &k))
+		tap_fatal("thread");
+	for (unsigned i = 0; i < 60000; i++) {
+		struct stat st;
+		int r = hostsrc_stat(h, "flicker", &st);
+
+		none += r == 0 && st.st_nlink == 0;
+		seen += r == 0;
+		other += r < 0 && r != -ENOENT;
+	}
+	atomic_store(&k.stop, true);
+	(void)pthread_join(t, NULL);
+	eq_int(none, 0, "a file that was found (%u times) has a link", seen);
+	eq_int(other, 0, "and else it is not there");
+}
+
 int main(void)
 {
 	struct fixture f;
@@ -282,6 +325,7 @@ int main(void)
 	test_sparse(&f, h);
 	test_xattrs(&f, h);
 	test_many(&f, h);
+	test_flicker(&f, h);
 	hostsrc_close(h);
 	fixture_close(&f);
 	return tap_done();

@@ -669,6 +669,23 @@ static pid_t parent_of(pid_t pid)
 	return (pid_t)strtol(at + strcspn(at, "0123456789"), NULL, 10);
 }
 
+/* A message of another version is answered by whoever serves the connection, without the environment. */
+static bool answered(void)
+{
+	static const char msg[] = "\0\0\0\x13\x84\xa1v\x63\xa2id\x01\xa2op\xa1x\xa4"
+				  "args\x80";
+	cleanup_fd int fd = -1;
+	char path[4096], in[4096];
+	struct pollfd pf = {.events = POLLIN};
+
+	sock_of_default(path);
+	if (ctl_sock_connect(path, &fd) < 0 ||
+	    send(fd, msg, sizeof(msg) - 1, MSG_NOSIGNAL) != (ssize_t)sizeof(msg) - 1)
+		return false;
+	pf.fd = fd;
+	return poll(&pf, 1, 2000) > 0 && recv(fd, in, sizeof(in), 0) > 4;
+}
+
 static void *mover(void *arg)
 {
 	struct ctl_moved mv;
@@ -679,14 +696,13 @@ static void *mover(void *arg)
 /* A move that takes long (its keeper is stopped) holds up neither new connections nor the end. */
 static void long_move(const struct place *p)
 {
-	static const uint8_t none[] = {0, 0, 0, 0};
 	struct ctl *c = open_env(p, NULL);
 	struct ctl_status st;
 	pthread_t t;
 	pid_t keeper, daemon;
 	char sock[4096];
 	void *r = NULL;
-	int hung = 0, gone;
+	int answers = 0, gone;
 
 	eq_int(put_file(c, "workspace/moved", "x"), 0, "write");
 	eq_int(ctl_status(c, NULL, &st), 0, "status");
@@ -698,8 +714,8 @@ static void long_move(const struct place *p)
 		tap_fatal("cannot begin");
 	(void)usleep(300000); /* it waits for the keeper now */
 	for (int i = 0; i < 3; i++)
-		hung += hung_up(none, sizeof(none), true);
-	eq_int(hung, 3, "connections are served while a move goes on");
+		answers += answered();
+	eq_int(answers, 3, "connections are served while a move goes on");
 	eq_int(kill(daemon, SIGTERM), 0, "SIGTERM");
 	for (int i = 0; i < 200 && access(sock, F_OK) == 0; i++)
 		(void)usleep(10000);
