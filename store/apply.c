@@ -97,8 +97,8 @@ static int cut_collect(void *arg, const uint8_t *mid, size_t n, const MDB_val *v
 	block = key_get_be64(mid);
 	c->next = block;
 	if (c->blocks.len >= CUT_STEP * sizeof(block))
-		return 1;      /* not taken: go on from here */
-	if (val->mv_size == 4) /* a hole already */
+		return 1;             /* not taken: go on from here */
+	if (val && val->mv_size == 4) /* a hole already */
 		return 0;
 	r = buf_put(&c->blocks, &block, sizeof(block));
 	return r;
@@ -115,10 +115,12 @@ static int cut_block(struct tx *x, MDB_cursor *c, const uint8_t *ino, uint64_t b
 	memcpy(k.b, ino, 8);
 	key_num(&k, block);
 	/* What the layer's parent shows decides whether a hole is needed to hide it. */
-	r = store_ver_find(c, x->parent, k.b, k.len, &val);
-	if (r < 0 && r != -ENOENT)
+	r = store_ver_find(c, DB_EXTENTS, x->parent, k.b, k.len, &val);
+	if (r < 0 && r != -ENOENT && r != -EBADMSG)
 		return r;
-	return put_key(x, DB_EXTENTS, k.b, k.len, hole, r == 0 && val.mv_size > 4 ? 4 : 0);
+	/* what is damaged is hidden, too */
+	return put_key(x, DB_EXTENTS, k.b, k.len, hole,
+		       r == -EBADMSG || (r == 0 && val.mv_size > 4) ? 4 : 0);
 }
 
 static int cut_step(struct tx *x, MDB_cursor *c, const uint8_t *ino, struct cut *cut)
@@ -129,7 +131,7 @@ static int cut_step(struct tx *x, MDB_cursor *c, const uint8_t *ino, struct cut 
 	memcpy(from.b, ino, 8);
 	key_num(&from, cut->next);
 	buf_clear(&cut->blocks);
-	more = store_ver_scan(c, x->b->anc, from.b, from.len, 8, cut_collect, cut);
+	more = store_ver_scan(c, DB_EXTENTS, x->b->anc, from.b, from.len, 8, cut_collect, cut);
 	if (more < 0)
 		return more;
 	for (size_t i = 0; i < cut->blocks.len; i += sizeof(uint64_t)) {
@@ -170,9 +172,9 @@ static int gone_collect(struct tx *x, MDB_cursor *c, const uint8_t *ino, struct 
 {
 	MDB_val key = key_val(from), val;
 	size_t n = 0;
-	int r = store_lm_err(mdb_cursor_get(c, &key, &val, MDB_SET_RANGE));
+	int r = store_cur_raw(c, &key, &val, MDB_SET_RANGE);
 
-	for (; r == 0; r = store_lm_err(mdb_cursor_get(c, &key, &val, MDB_NEXT))) {
+	for (; r == 0; r = store_cur_raw(c, &key, &val, MDB_NEXT)) {
 		struct key k = {.len = key.mv_size};
 
 		if (key.mv_size < 16 || key.mv_size > KEY_MAX || memcmp(key.mv_data, ino, 8))
@@ -182,7 +184,7 @@ static int gone_collect(struct tx *x, MDB_cursor *c, const uint8_t *ino, struct 
 			*from = k;
 			return 1;
 		}
-		if (~key_get_be64(k.b + k.len - 8) != x->b->layer || val.mv_size == 0)
+		if (~key_get_be64(k.b + k.len - 8) != x->b->layer || val.mv_size == STORE_SUM_LEN)
 			continue;
 		r = buf_put(keys, &k, sizeof(k));
 		if (r < 0)

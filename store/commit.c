@@ -272,14 +272,14 @@ int store_commits(struct store *s, const char *env,
 		return r;
 	n = index_key(kb, env ? env : "", UINT64_MAX);
 	k = (MDB_val){n, kb};
-	r = store_lm_err(mdb_cursor_get(c, &k, &v, MDB_SET_RANGE));
+	r = store_cur_raw(c, &k, &v, MDB_SET_RANGE);
 	/* The seek stands behind the last one, or nowhere when nothing follows. */
-	r = store_lm_err(mdb_cursor_get(c, &k, &v, r == 0 ? MDB_PREV : MDB_LAST));
+	r = store_cur_get(c, DB_COMMIT_INDEX, &k, &v, r == 0 ? MDB_PREV : MDB_LAST);
 	while (r == 0 && k.mv_size == n && !memcmp(k.mv_data, kb, n - 8)) {
 		r = lend(&rd, &v, fn, arg);
 		if (r)
 			return r;
-		r = store_lm_err(mdb_cursor_get(c, &k, &v, MDB_PREV));
+		r = store_cur_get(c, DB_COMMIT_INDEX, &k, &v, MDB_PREV);
 	}
 	return r == -ENOENT ? 0 : r;
 }

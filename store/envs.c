@@ -187,9 +187,9 @@ static int move_last(MDB_cursor *c, const char *env, MDB_val *ret_k, struct move
 	uint8_t kb[80];
 	size_t n = move_key(kb, env, UINT64_MAX);
 	MDB_val k = {n, kb}, v;
-	int r = store_lm_err(mdb_cursor_get(c, &k, &v, MDB_SET_RANGE));
+	int r = store_cur_raw(c, &k, &v, MDB_SET_RANGE);
 
-	r = store_lm_err(mdb_cursor_get(c, &k, &v, r == 0 ? MDB_PREV : MDB_LAST));
+	r = store_cur_get(c, DB_MOVES, &k, &v, r == 0 ? MDB_PREV : MDB_LAST);
 	if (r < 0)
 		return r;
 	if (k.mv_size != n || memcmp(k.mv_data, kb, n - 8) != 0)
@@ -307,8 +307,8 @@ int store_env_list(struct store *s, int (*fn)(void *arg, const struct store_env 
 		r = store_rd_cursor(&rd, DB_ENVS, &c);
 	if (r < 0)
 		return r;
-	for (r = store_lm_err(mdb_cursor_get(c, &k, &v, MDB_FIRST)); r == 0;
-	     r = store_lm_err(mdb_cursor_get(c, &k, &v, MDB_NEXT))) {
+	for (r = store_cur_get(c, DB_ENVS, &k, &v, MDB_FIRST); r == 0;
+	     r = store_cur_get(c, DB_ENVS, &k, &v, MDB_NEXT)) {
 		struct store_env e;
 
 		r = decode(&k, &v, &e);

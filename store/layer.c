@@ -238,12 +238,14 @@ int store_layer_journal(struct store *s, store_layer layer,
 		return r;
 	key_be64(kb, layer);
 	key_be64(kb + 8, 0);
-	r = store_lm_err(mdb_cursor_get(cur, &k, &v, MDB_SET_RANGE));
+	r = store_cur_raw(cur, &k, &v, MDB_SET_RANGE);
 	while (r == 0 && k.mv_size == 16 && key_get_be64(k.mv_data) == layer) {
-		r = entries(&c, &v);
+		r = store_sum_strip(DB_JOURNAL, &k, &v);
+		if (r == 0)
+			r = entries(&c, &v);
 		if (r)
 			return r;
-		r = store_lm_err(mdb_cursor_get(cur, &k, &v, MDB_NEXT));
+		r = store_cur_raw(cur, &k, &v, MDB_NEXT);
 	}
 	return r == -ENOENT ? 0 : r;
 }

@@ -1,7 +1,9 @@
 #include <stdlib.h>
+#include <string.h>
 #include <sys/statvfs.h>
 #include <zstd.h>
 
+#include "store/key.h"
 #include "store/store_internal.h"
 
 /* Idle readers kept: more threads than this reading at one moment make and drop their own. */
@@ -226,6 +228,18 @@ int store_rd_get(struct store_rd *rd, enum store_db db, MDB_val *k, MDB_val *v)
 	return store_tx_get(rd->s, rd->r->txn, db, k, v);
 }
 
+int store_cur_raw(MDB_cursor *c, MDB_val *k, MDB_val *v, MDB_cursor_op op)
+{
+	return store_lm_err(mdb_cursor_get(c, k, v, op));
+}
+
+int store_cur_get(MDB_cursor *c, enum store_db db, MDB_val *k, MDB_val *v, MDB_cursor_op op)
+{
+	int r = store_cur_raw(c, k, v, op);
+
+	return r < 0 ? r : store_sum_strip(db, k, v);
+}
+
 /* ---- writing to meta ---- */
 
 int store_tx_begin(struct store *s, MDB_txn **ret)
@@ -274,13 +288,31 @@ void store_tx_abortp(MDB_txn **t)
 
 int store_tx_get(struct store *s, MDB_txn *t, enum store_db db, MDB_val *k, MDB_val *v)
 {
-	return store_lm_err(mdb_get(t, s->db[db], k, v));
+	int r = store_lm_err(mdb_get(t, s->db[db], k, v));
+
+	return r < 0 ? r : store_sum_strip(db, k, v);
 }
 
-int store_tx_put(struct store *s, MDB_txn *t, enum store_db db, MDB_val *k, MDB_val *v,
+int store_tx_put(struct store *s, MDB_txn *t, enum store_db db, MDB_val *k, const MDB_val *v,
 		 unsigned flags)
 {
-	return store_lm_err(mdb_put(t, s->db[db], k, v, flags));
+	const void *p = v->mv_data;
+	size_t n = v->mv_size;
+	MDB_val room = {n + STORE_SUM_LEN, NULL};
+	int r;
+
+	if (!store_sum_has(db)) {
+		MDB_val as_is = *v;
+
+		return store_lm_err(mdb_put(t, s->db[db], k, &as_is, flags));
+	}
+	r = store_lm_err(mdb_put(t, s->db[db], k, &room, flags | MDB_RESERVE));
+	if (r < 0)
+		return r;
+	if (n)
+		memcpy(room.mv_data, p, n);
+	key_be32((uint8_t *)room.mv_data + n, store_sum(db, k, p, n));
+	return 0;
 }
 
 int store_tx_del(struct store *s, MDB_txn *t, enum store_db db, MDB_val *k)

@@ -83,7 +83,8 @@ static int check_format(int dirfd, const char *dir, struct diag *diag)
 		if (n && *end == '\n' && n != STORE_FORMAT)
 			return diag_set(diag, -EPROTONOSUPPORT,
 					"the store in '%s' has format %lu; this version of rattan "
-					"reads format %d",
+					"reads format %d only: use another data directory, or the "
+					"version that made it",
 					dir, n, STORE_FORMAT);
 		if (n == STORE_FORMAT && *end == '\n')
 			return 0;
@@ -94,12 +95,12 @@ static int check_format(int dirfd, const char *dir, struct diag *diag)
 
 static int write_format(int dirfd)
 {
-	static const char words[] = FORMAT_WORDS "1\n";
+	static const char words[] = FORMAT_WORDS "2\n";
 	cleanup_fd int fd =
 		openat(dirfd, "format.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	int r;
 
-	_Static_assert(STORE_FORMAT == 1, "words must say STORE_FORMAT");
+	_Static_assert(STORE_FORMAT == 2, "words must say STORE_FORMAT");
 	if (fd < 0)
 		return ret_nerrno();
 	r = io_write_full(fd, words, sizeof(words) - 1);

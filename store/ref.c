@@ -85,8 +85,8 @@ int store_refs(struct store *s, int (*fn)(void *arg, const char *name, store_lay
 		r = store_rd_cursor(&rd, DB_REFS, &c);
 	if (r < 0)
 		return r;
-	for (r = store_lm_err(mdb_cursor_get(c, &k, &v, MDB_FIRST)); r == 0;
-	     r = store_lm_err(mdb_cursor_get(c, &k, &v, MDB_NEXT))) {
+	for (r = store_cur_get(c, DB_REFS, &k, &v, MDB_FIRST); r == 0;
+	     r = store_cur_get(c, DB_REFS, &k, &v, MDB_NEXT)) {
 		char name[REF_MAX + 1];
 
 		if (k.mv_size > REF_MAX || v.mv_size != 8)
@@ -115,7 +115,7 @@ int store_env_refs_drop(struct store *s, MDB_txn *t, const char *env)
 		return r;
 	while (r == 0) {
 		k = (MDB_val){n, prefix};
-		r = store_lm_err(mdb_cursor_get(c, &k, &v, MDB_SET_RANGE));
+		r = store_cur_raw(c, &k, &v, MDB_SET_RANGE);
 		if (r == 0 && (k.mv_size < n || memcmp(k.mv_data, prefix, n)))
 			r = -ENOENT;
 		if (r == 0)
@@ -162,13 +162,13 @@ static int by_prefix(struct store_rd *rd, const char *hex, size_t n, struct diag
 	if (r < 0)
 		return r;
 	k = (MDB_val){DIGEST_LEN, from.b};
-	r = store_lm_err(mdb_cursor_get(c, &k, &v, MDB_SET_RANGE));
+	r = store_cur_raw(c, &k, &v, MDB_SET_RANGE);
 	if (r == 0 && !has_prefix(&k, hex, n))
 		r = -ENOENT;
 	if (r < 0)
 		return r;
 	memcpy(id.b, k.mv_data, DIGEST_LEN);
-	r = store_lm_err(mdb_cursor_get(c, &k, &v, MDB_NEXT));
+	r = store_cur_raw(c, &k, &v, MDB_NEXT);
 	if (r == 0 && has_prefix(&k, hex, n))
 		return diag_set(diag, -EEXIST,
 				"more than one commit begins with '%.*s'; give more digits", (int)n,

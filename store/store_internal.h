@@ -17,10 +17,11 @@
 #include "base/err.h"
 #include "store/store.h"
 
-#define STORE_FORMAT   1
+#define STORE_FORMAT   2
 #define STORE_MAP_SIZE ((size_t)1 << 40)
 
-/* The named databases of the meta environment; the chunk environment has only its unnamed one. */
+/* The named databases of the meta environment; the chunk environment has only its unnamed one. The
+ * order is part of the format: check values are seeded with it. */
 enum store_db {
 	DB_INODES,
 	DB_NAMES,
@@ -38,6 +39,15 @@ enum store_db {
 	DB_SMALL,
 	DB_COUNT,
 };
+
+/* ---- check values (sum.c): the last four bytes of every value but chunks ---- */
+
+#define STORE_SUM_LEN 4
+
+uint32_t store_sum(enum store_db db, const MDB_val *k, const void *p, size_t n);
+bool store_sum_has(enum store_db db);
+/* Take the check value off @v, or -EBADMSG. */
+int store_sum_strip(enum store_db db, const MDB_val *k, MDB_val *v) MUST_USE;
 
 /* ---- LMDB (lm.c) ---- */
 
@@ -107,6 +117,11 @@ void store_rd_end(struct store_rd *rd);
 #define cleanup_rd __attribute__((cleanup(store_rd_end)))
 int store_rd_cursor(struct store_rd *rd, enum store_db db, MDB_cursor **ret) MUST_USE;
 int store_rd_get(struct store_rd *rd, enum store_db db, MDB_val *k, MDB_val *v) MUST_USE;
+/* mdb_cursor_get on a cursor of @db. The value comes checked and without its check value: -EBADMSG when
+ * it is damaged, @k then says where. The raw one leaves that to the caller. */
+int store_cur_get(MDB_cursor *c, enum store_db db, MDB_val *k, MDB_val *v,
+		  MDB_cursor_op op) MUST_USE;
+int store_cur_raw(MDB_cursor *c, MDB_val *k, MDB_val *v, MDB_cursor_op op) MUST_USE;
 
 /* A meta write transaction, aborted at the end of the scope unless it was committed. */
 int store_tx_begin(struct store *s, MDB_txn **ret) MUST_USE;
@@ -114,7 +129,7 @@ int store_tx_commit(struct store *s, MDB_txn **t) MUST_USE;
 void store_tx_abortp(MDB_txn **t);
 #define cleanup_tx __attribute__((cleanup(store_tx_abortp)))
 int store_tx_get(struct store *s, MDB_txn *t, enum store_db db, MDB_val *k, MDB_val *v) MUST_USE;
-int store_tx_put(struct store *s, MDB_txn *t, enum store_db db, MDB_val *k, MDB_val *v,
+int store_tx_put(struct store *s, MDB_txn *t, enum store_db db, MDB_val *k, const MDB_val *v,
 		 unsigned flags) MUST_USE;
 int store_tx_del(struct store *s, MDB_txn *t, enum store_db db, MDB_val *k) MUST_USE;
 
@@ -147,13 +162,13 @@ store_layer store_anc_below(const struct store_anc *a, store_layer l);
 
 /* The value of the newest visible version of the key that begins with @prefix and ends with a layer;
  * -ENOENT. An empty value is a version that its layer took back: the next older one counts. */
-int store_ver_find(MDB_cursor *c, const struct store_anc *a, const void *prefix, size_t plen,
-		   MDB_val *ret) MUST_USE;
+int store_ver_find(MDB_cursor *c, enum store_db db, const struct store_anc *a, const void *prefix,
+		   size_t plen, MDB_val *ret) MUST_USE;
 /* As store_ver_find, for every key that begins with @prefix, from @from (which begins with it, too)
- * on; @fn gets what stands between @prefix and the layer. */
+ * on; @fn gets what stands between @prefix and the layer. @val NULL: that one is damaged. */
 typedef int (*store_ver_fn)(void *arg, const uint8_t *mid, size_t n, const MDB_val *val);
-int store_ver_scan(MDB_cursor *c, const struct store_anc *a, const void *from, size_t flen,
-		   size_t plen, store_ver_fn fn, void *arg) MUST_USE;
+int store_ver_scan(MDB_cursor *c, enum store_db db, const struct store_anc *a, const void *from,
+		   size_t flen, size_t plen, store_ver_fn fn, void *arg) MUST_USE;
 
 /* 1..STORE_NAME_MAX bytes without NUL and slash. */
 bool store_name_ok(const char *name, size_t n);

@@ -10,12 +10,12 @@
 static int seek(MDB_cursor *c, const struct key *k, MDB_val *key, MDB_val *val)
 {
 	*key = (MDB_val){k->len, (void *)(uintptr_t)k->b};
-	return store_lm_err(mdb_cursor_get(c, key, val, MDB_SET_RANGE));
+	return store_cur_raw(c, key, val, MDB_SET_RANGE);
 }
 
 static int step(MDB_cursor *c, MDB_val *key, MDB_val *val)
 {
-	return store_lm_err(mdb_cursor_get(c, key, val, MDB_NEXT));
+	return store_cur_raw(c, key, val, MDB_NEXT);
 }
 
 static bool starts(const MDB_val *key, const void *prefix, size_t n)
@@ -29,8 +29,8 @@ static store_layer layer_of(const MDB_val *key)
 	return ~key_get_be64((const uint8_t *)key->mv_data + key->mv_size - 8);
 }
 
-int store_ver_find(MDB_cursor *c, const struct store_anc *a, const void *prefix, size_t plen,
-		   MDB_val *ret)
+int store_ver_find(MDB_cursor *c, enum store_db db, const struct store_anc *a, const void *prefix,
+		   size_t plen, MDB_val *ret)
 {
 	struct key k = {.len = plen};
 	MDB_val key, val;
@@ -44,6 +44,10 @@ int store_ver_find(MDB_cursor *c, const struct store_anc *a, const void *prefix,
 
 		if (!starts(&key, prefix, plen) || key.mv_size != plen + 8)
 			return -ENOENT;
+		/* Also of what is stepped over: which layer it is of may be what is damaged. */
+		r = store_sum_strip(db, &key, &val);
+		if (r < 0)
+			return r;
 		l = layer_of(&key);
 		if (store_anc_has(a, l) && val.mv_size) {
 			*ret = val;
@@ -61,8 +65,8 @@ int store_ver_find(MDB_cursor *c, const struct store_anc *a, const void *prefix,
 	return r;
 }
 
-int store_ver_scan(MDB_cursor *c, const struct store_anc *a, const void *from, size_t flen,
-		   size_t plen, store_ver_fn fn, void *arg)
+int store_ver_scan(MDB_cursor *c, enum store_db db, const struct store_anc *a, const void *from,
+		   size_t flen, size_t plen, store_ver_fn fn, void *arg)
 {
 	struct key k = {.len = flen}; /* where to seek; its first glen bytes: the current group */
 	size_t glen = 0;
@@ -85,9 +89,11 @@ int store_ver_scan(MDB_cursor *c, const struct store_anc *a, const void *from, s
 		} else if (steps >= STEPS) {
 			steps = 0;
 		}
-		if (!done && val.mv_size && store_anc_has(a, layer_of(&key))) {
-			done = true;
-			r = fn(arg, k.b + plen, glen - plen, &val);
+		if (!done) {
+			bool bad = store_sum_strip(db, &key, &val) < 0;
+
+			done = bad || (val.mv_size && store_anc_has(a, layer_of(&key)));
+			r = done ? fn(arg, k.b + plen, glen - plen, bad ? NULL : &val) : 0;
 			if (r)
 				return r;
 		}

@@ -53,7 +53,7 @@ static int find(struct store_view *v, struct store_rd *rd, enum store_db db, con
 
 	if (r == 0)
 		r = store_rd_cursor(rd, db, &c);
-	return r < 0 ? r : store_ver_find(c, v->anc, k->b, k->len, ret);
+	return r < 0 ? r : store_ver_find(c, db, v->anc, k->b, k->len, ret);
 }
 
 static int scan(struct store_view *v, enum store_db db, const struct key *from, size_t plen,
@@ -65,7 +65,7 @@ static int scan(struct store_view *v, enum store_db db, const struct key *from, 
 
 	if (r == 0)
 		r = store_rd_cursor(&rd, db, &c);
-	return r < 0 ? r : store_ver_scan(c, v->anc, from->b, from->len, plen, fn, arg);
+	return r < 0 ? r : store_ver_scan(c, db, v->anc, from->b, from->len, plen, fn, arg);
 }
 
 /* ---- inodes ---- */
@@ -118,7 +118,7 @@ static int on_name(void *arg, const uint8_t *mid, size_t n, const MDB_val *val)
 {
 	const struct names_call *c = arg;
 	struct rec_name name;
-	int r = n < 2 ? -EBADMSG : name_value(val, &name);
+	int r = n < 2 || !val ? -EBADMSG : name_value(val, &name);
 
 	return r < 0 ? r : c->fn(c->arg, (const char *)mid, n - 1, &name);
 }
@@ -177,7 +177,7 @@ static int on_extent(void *arg, const uint8_t *mid, size_t n, const MDB_val *val
 {
 	const struct extents_call *c = arg;
 	struct store_extent e;
-	int r = n != 8 ? -EBADMSG : extent_value(val, &e);
+	int r = n != 8 || !val ? -EBADMSG : extent_value(val, &e);
 
 	if (r < 0)
 		return r;
@@ -229,7 +229,7 @@ static int on_xattr(void *arg, const uint8_t *mid, size_t n, const MDB_val *val)
 {
 	const struct xattrs_call *c = arg;
 
-	if (n < 2)
+	if (n < 2 || !val)
 		return -EBADMSG;
 	if (*(const uint8_t *)val->mv_data != 1)
 		return 0;
@@ -255,7 +255,7 @@ static int on_link(void *arg, const uint8_t *mid, size_t n, const MDB_val *val)
 {
 	const struct links_call *c = arg;
 
-	if (n < 10)
+	if (n < 10 || !val)
 		return -EBADMSG;
 	if (*(const uint8_t *)val->mv_data != 1)
 		return 0;

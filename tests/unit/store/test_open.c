@@ -110,9 +110,11 @@ static void versions(void)
 
 	make_dir(dir);
 	store_close(open_store(dir));
-	put_file(dir, "format", "rattan store, format 2\n");
-	refused(dir, STORE_CREATE, -EPROTONOSUPPORT, "format 2", "a later format");
-	put_file(dir, "format", "rattan store, format 1");
+	put_file(dir, "format", "rattan store, format 3\n");
+	refused(dir, STORE_CREATE, -EPROTONOSUPPORT, "format 3", "a later format");
+	put_file(dir, "format", "rattan store, format 1\n");
+	refused(dir, STORE_CREATE, -EPROTONOSUPPORT, "another data directory", "an earlier one");
+	put_file(dir, "format", "rattan store, format 2");
 	refused(dir, STORE_CREATE, -EBADMSG, "damaged", "half a line");
 	put_file(dir, "format", "#!/bin/sh\n");
 	refused(dir, STORE_CREATE, -EBADMSG, "damaged", "something else");
@@ -144,7 +146,7 @@ static void superblocks(void)
 				    "block\xcd\x10\x00\xa6"
 				    "digest\xa6"
 				    "sha256\xa6"
-				    "format\x01";
+				    "format\x02";
 
 	superblock("", 3, "abc", -EBADMSG, "superblock", "a damaged superblock");
 	superblock("", sizeof(other) - 1, other, -EPROTONOSUPPORT, "4096", "another block size");
