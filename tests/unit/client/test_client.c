@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "tests/lib/namespaces.h"
 #include "tests/lib/tap.h"
 
 static const char *stage3;
@@ -255,6 +256,7 @@ int main(int argc, char **argv)
 
 	if (argc < 2)
 		tap_fatal("usage: %s RATTAN-STAGE3", argv[0]);
+	need_namespaces();
 	stage3 = argv[1];
 	if (!mkdtemp(top))
 		tap_fatal("mkdtemp");

@@ -82,9 +82,15 @@ static inline store_ino tree_dir(struct tree *t, const char *path, const char **
 			tap_fatal("%s: %s: %s", #call, path, err_text(tree_r_)); \
 	} while (0)
 
+/* New files belong to whoever owns the host files of the test, so that a diff shows no change of owner. */
+static inline struct ovl_cred tree_cred(void)
+{
+	return (struct ovl_cred){.uid = getuid(), .gid = getgid()};
+}
+
 static inline void tree_mkdir(struct tree *t, const char *path)
 {
-	struct ovl_cred cred = {0};
+	struct ovl_cred cred = tree_cred();
 	struct ovl_entry e;
 	const char *name;
 	store_ino dir = tree_dir(t, path, &name);
@@ -96,7 +102,7 @@ static inline void tree_mkdir(struct tree *t, const char *path)
 static inline void tree_write_at(struct tree *t, const char *path, uint64_t off, const void *p,
 				 size_t n)
 {
-	struct ovl_cred cred = {0};
+	struct ovl_cred cred = tree_cred();
 	struct ovl_entry e;
 	const char *name;
 	store_ino dir = tree_dir(t, path, &name);
@@ -153,7 +159,7 @@ static inline void tree_rmdir(struct tree *t, const char *path)
 
 static inline void tree_symlink(struct tree *t, const char *path, const char *target)
 {
-	struct ovl_cred cred = {0};
+	struct ovl_cred cred = tree_cred();
 	struct ovl_entry e;
 	const char *name;
 	store_ino dir = tree_dir(t, path, &name);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "fs/fuse/mount.h"
+#include "tests/lib/namespaces.h"
 #include "tests/lib/tap.h"
 #include "tests/unit/fuse/fake_ovl.h"
 #include "tests/unit/fuse/rig.h"
@@ -71,6 +72,7 @@ int main(void)
 	struct rig r;
 	int fd, got;
 
+	need_namespaces();
 	session_stop(NULL);
 	ok(session_new(&se) == 0, "a session that never starts");
 	session_stop(se);

@@ -4,38 +4,22 @@
  */
 #pragma once
 
-#include <sched.h>
 #include <stdint.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "runner/runner.h"
+#include "tests/lib/namespaces.h"
 #include "tests/lib/tap.h"
 
 static char rig_dir[] = "/tmp/rattan-test-XXXXXX";
 static const char *rig_stage3;
 
-/* Inside a sandbox of ours, where this project is built and tested as well, no other can be made. */
-static inline void rig_need_namespaces(void)
-{
-	int status = 0;
-	pid_t pid = fork();
-
-	if (pid == 0)
-		_exit(unshare(CLONE_NEWUSER) < 0 ? 77 : 0);
-	if (pid < 0 || waitpid(pid, &status, 0) < 0 || !WIFEXITED(status) ||
-	    WEXITSTATUS(status) == 0)
-		return;
-	printf("1..0 # SKIP no user namespaces can be made here\n");
-	exit(0);
-}
-
 /* argv[1] of a test is the path of rattan-stage3. */
 static inline void rig_setup(int argc, char **argv)
 {
-	rig_need_namespaces();
+	need_namespaces();
 	if (argc < 2)
 		tap_fatal("usage: %s RATTAN-STAGE3", argv[0]);
 	/* the working directory changes */
