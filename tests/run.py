@@ -4,12 +4,13 @@
 Unit tests are meson's (one build plain with warnings as errors, one with ASan+UBSan, one with TSan).
 Everything under tests/e2e and tests/mcp that is executable and named *.sh, *.py or *.mjs is a test and
 registers nowhere: exit 0 passes, 77 skips (the last line says why), everything else fails. Header comments
-"# timeout: SECONDS", "# user: root", "# long" (only with --long) and "# alone" apply.
+"# timeout: SECONDS", "# user: root", "# long" (only with --long) and "# alone" (not beside another) apply.
 
 A test gets: RATTAN (the installed program), RATTAN_BUILD (directory with test helper programs), RATTAN_SRC
 (a copy of the sources), a fresh HOME, XDG_DATA_HOME, XDG_RUNTIME_DIR, TMPDIR, and a fresh working directory.
 """
 import argparse
+import concurrent.futures
 import functools
 import json
 import os
@@ -21,20 +22,25 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 USER = "rattan-test"
 RESULTS = {"pass": 0, "fail": 0, "skip": 0}
 FAILED = []
+LOCK = threading.Lock()  # RESULTS, FAILED, what is printed
 
 
-def say(kind, name, note="", seconds=None):
-    RESULTS[kind] += 1
-    if kind == "fail":
-        FAILED.append(name)
+def say(kind, name, note="", seconds=None, output=()):
     t = "" if seconds is None else f" ({seconds:.1f} s)"
-    print(f"{kind.upper():4} {name}{t}{': ' + note if note else ''}", flush=True)
+    with LOCK:
+        RESULTS[kind] += 1
+        if kind == "fail":
+            FAILED.append(name)
+        for line in output:
+            print("   ", line)
+        print(f"{kind.upper():4} {name}{t}{': ' + note if note else ''}", flush=True)
 
 
 def run(cmd, **kw):
@@ -186,8 +192,17 @@ class Bed:
         elif rc == 77:
             say("skip", name, last, took)
         else:
-            print("\n".join("    " + x for x in out.strip().splitlines()[-40:]))
-            say("fail", name, f"still running after {timeout} s" if rc is None else f"exit {rc}: {last[:200]}", took)
+            say("fail", name, f"still running after {timeout} s" if rc is None else f"exit {rc}: {last[:200]}", took,
+                out.strip().splitlines()[-40:])
+
+    def run(self, tests):
+        """Two at a time, for most of them wait more than they compute; the longest first, so that none is left over."""
+        tests = sorted(tests, key=lambda p: -int(header(p).get("timeout", 120)))
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            list(pool.map(self.test, [p for p in tests if "alone" not in header(p)]))
+        for p in tests:
+            if "alone" in header(p):
+                self.test(p)
 
     def sweep(self, work):
         """Ends daemons that belong to this test's directories (they live on their own on purpose)."""
@@ -241,10 +256,8 @@ def main():
         bed = Bed(plain, o.long)
         tests = [p for d in ("e2e", "mcp") for p in sorted((bed.src / "tests" / d).glob("*"))
                  if p.suffix in (".sh", ".py", ".mjs") and os.access(p, os.X_OK)]
-        for p in tests:
-            if (o.only and o.only not in p.name) or ("long" in header(p) and not o.long and not o.only):
-                continue
-            bed.test(p)
+        tests = [p for p in tests if (o.only in p.name if o.only else o.long or "long" not in header(p))]
+        bed.run(tests)
         bed.close()
     if FAILED:
         print("failed:", *FAILED, sep="\n  ")

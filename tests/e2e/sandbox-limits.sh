@@ -1,6 +1,7 @@
 #!/bin/bash
 # Greedy commands leave the host and the next command alive.
 # timeout: 300
+# alone
 . "$RATTAN_SRC/tests/e2e/lib.sh"
 
 # A fork bomb, as far as it gets; root's processes are not counted by the kernel without a cgroup.
