@@ -1,12 +1,15 @@
 /* Host files: pinning their identity at the first change, and bringing them in whole. */
+#include <time.h>
 #include <unistd.h>
 
 #include "fs/core/content_internal.h"
 
-#define WINDOW    64u /* blocks per step: 8 MiB */
+#define WINDOW       64u /* blocks per step: 8 MiB */
 /* Host files up to this size become dirty blocks, which the next flush puts into the store together
  * with all else; larger ones are put there at once, so that memory stays bounded. */
-#define IN_MEMORY (UINT64_C(1) << 20)
+#define IN_MEMORY    (UINT64_C(1) << 20)
+/* How often a host file that is just being written to is looked at again. */
+#define FREEZE_TRIES 5
 
 ssize_t content_host_pread(struct content *c, uint64_t off, void *buf, size_t n)
 {
@@ -32,8 +35,16 @@ int content_freeze(struct content *c)
 
 	if (!c->pristine)
 		return 0;
-	/* What is there now counts, not what was there when it was looked up. */
-	r = c->host ? hostsrc_stat(c->host, c->rel, &st) : -EIO;
+	/* What is there now counts, not what was there when it was looked up. A change that left no trace in
+	 * the file's time would not be seen later: wait until the time tells. */
+	for (int tries = 0;; tries++) {
+		const struct timespec tick = {.tv_nsec = 10000000};
+
+		r = c->host ? hostsrc_stat(c->host, c->rel, &st) : -EIO;
+		if (r < 0 || tries == FREEZE_TRIES || !hostsrc_racy(&st))
+			break;
+		(void)nanosleep(&tick, NULL);
+	}
 	if (r < 0 || !S_ISREG(st.st_mode))
 		return r == -ENOMEM ? r : -EIO;
 	hostsrc_id_of(&st, &id);

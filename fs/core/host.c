@@ -23,14 +23,9 @@ int host_join(const char *dir, const char *name, size_t len, char **ret)
 	return 0;
 }
 
-uint32_t host_ttl_flags(unsigned flags)
+uint32_t host_ttl(const struct ovl *o, unsigned origin_flags)
 {
-	return flags & REC_ORIGIN_STABLE ? STABLE_TTL_MS : HOST_TTL_MS;
-}
-
-uint32_t host_ttl(const struct node *n)
-{
-	return host_ttl_flags(n->rec.origin.flags);
+	return origin_flags & REC_ORIGIN_STABLE ? STABLE_TTL_MS : o->host_ttl_ms;
 }
 
 /* ---- sources ---- */
@@ -291,12 +286,13 @@ static void rec_from_stat(struct rec_inode *r, const struct stat *st)
 static void host_update(struct ovl *o, struct node *n, const struct stat *st)
 {
 	const struct rec_origin *og = &n->rec.origin;
-	bool content = og->size != (uint64_t)st->st_size ||
+	bool content = n->racy || og->size != (uint64_t)st->st_size ||
 		       og->mtime.tv_sec != st->st_mtim.tv_sec ||
 		       og->mtime.tv_nsec != st->st_mtim.tv_nsec;
 	struct content_ref *old = NULL;
 
 	atomic_store(&n->checked, io_now_ms());
+	n->racy = hostsrc_racy(st);
 	if (!content && n->rec.ctime.tv_sec == st->st_ctim.tv_sec &&
 	    n->rec.ctime.tv_nsec == st->st_ctim.tv_nsec)
 		return;
@@ -348,6 +344,7 @@ static int host_new(struct ovl *o, store_ino ino, struct node *dir, const char *
 	rec_from_stat(&n->rec, st);
 	n->rec.origin.root = steal_ptr(&root);
 	n->rec.origin.flags = dir->rec.origin.flags;
+	n->racy = hostsrc_racy(st);
 	atomic_store(&n->checked, io_now_ms());
 	r = set_host_place(o, n, dir, name, len, rel);
 	if (r < 0) {
@@ -392,8 +389,8 @@ int host_node(struct ovl *o, struct node *dir, const char *name, size_t len, con
 
 bool host_stale(struct ovl *o, const struct node *n)
 {
-	(void)o;
-	return n->host_only && io_now_ms() - atomic_load(&n->checked) >= host_ttl(n);
+	return n->host_only &&
+	       io_now_ms() - atomic_load(&n->checked) >= host_ttl(o, n->rec.origin.flags);
 }
 
 int host_recheck(struct ovl *o, struct node *n)

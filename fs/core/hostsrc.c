@@ -19,6 +19,7 @@
 /* How long a cached descriptor is believed to be what its path names. A program that replaces a host
  * file by rename is seen after at most this time. */
 #define CACHE_TRUST_NS (20 * 1000 * 1000LL)
+#define RACY_NS        (20 * 1000 * 1000LL)
 #define HOST_INO_BITS  40
 #define OPEN_TRIES     100
 #define NLINK_TRIES    8
@@ -271,6 +272,16 @@ void hostsrc_id_of(const struct stat *st, struct hostsrc_id *ret)
 		.size = (uint64_t)st->st_size,
 		.mtime = st->st_mtim,
 	};
+}
+
+bool hostsrc_racy(const struct stat *st)
+{
+	struct timespec now;
+	long long age;
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	age = (now.tv_sec - st->st_mtim.tv_sec) * 1000000000LL + now.tv_nsec - st->st_mtim.tv_nsec;
+	return age > -RACY_NS && age < RACY_NS;
 }
 
 static bool id_equal(const struct hostsrc_id *a, const struct hostsrc_id *b)

@@ -48,6 +48,9 @@ struct hostsrc_id {
 	struct timespec mtime;
 };
 void hostsrc_id_of(const struct stat *st, struct hostsrc_id *ret);
+/* Was it changed so lately that another change could leave the same time? Times move in ticks of up to
+ * 10 ms (finer where the kernel sees that somebody looked: 6.13). */
+bool hostsrc_racy(const struct stat *st);
 /* pread of a regular file, through the descriptor cache; short only at its end. With @id, -ESTALE when
  * the file had another identity after the read. */
 ssize_t hostsrc_pread(struct hostsrc *h, const char *rel, const struct hostsrc_id *id, uint64_t off,

@@ -283,6 +283,7 @@ static int load_all(struct load *ld)
 	r = hostsrc_stat(src->h, dir->rec.origin.rel, &st);
 	if (r == 0) {
 		ld->l->host_mtime = st.st_mtim;
+		ld->l->racy = hostsrc_racy(&st);
 		r = hostsrc_list(src->h, dir->rec.origin.rel, load_host, ld);
 	}
 	ld->l->checked = io_now_ms();
@@ -295,14 +296,14 @@ static bool listing_current(struct ovl *o, struct node *dir)
 	struct host_source *src;
 	struct stat st;
 
-	if (!dir->rec.origin.root || io_now_ms() - l->checked < HOST_TTL_MS)
+	if (!dir->rec.origin.root || io_now_ms() - l->checked < o->host_ttl_ms)
 		return true;
 	if (host_source_of(o, dir, &src) < 0 || !src)
 		return true;
 	if (hostsrc_stat(src->h, dir->rec.origin.rel, &st) < 0)
 		return false;
 	l->checked = io_now_ms();
-	return st.st_mtim.tv_sec == l->host_mtime.tv_sec &&
+	return !l->racy && st.st_mtim.tv_sec == l->host_mtime.tv_sec &&
 	       st.st_mtim.tv_nsec == l->host_mtime.tv_nsec;
 }
 

@@ -5,9 +5,9 @@
 
 #define WALK_LINKS_MAX 40
 
-static uint32_t name_ttl(const struct node *dir, bool host)
+static uint32_t name_ttl(const struct ovl *o, const struct node *dir, bool host)
 {
-	return host ? host_ttl_flags(dir->rec.origin.flags) : OVL_FOREVER;
+	return host ? host_ttl(o, dir->rec.origin.flags) : OVL_FOREVER;
 }
 
 int lookup_locked(struct ovl *o, struct node *dir, const char *name, size_t len,
@@ -20,10 +20,11 @@ int lookup_locked(struct ovl *o, struct node *dir, const char *name, size_t len,
 	if (r < 0)
 		return r;
 	if (!n) {
-		*ret = (struct ovl_entry){.valid_ms = name_ttl(dir, dir->rec.origin.root != NULL)};
+		*ret = (struct ovl_entry){.valid_ms =
+						  name_ttl(o, dir, dir->rec.origin.root != NULL)};
 		return 0;
 	}
-	node_entry(o, n, name_ttl(dir, f.host), ret);
+	node_entry(o, n, name_ttl(o, dir, f.host), ret);
 	return 0;
 }
 
@@ -41,14 +42,15 @@ static int lookup_fast(struct ovl *o, store_ino parent, const char *name, size_t
 	if (r < 0)
 		return r;
 	if (!f.ino) {
-		*ret = (struct ovl_entry){.valid_ms = name_ttl(dir, dir->rec.origin.root != NULL)};
+		*ret = (struct ovl_entry){.valid_ms =
+						  name_ttl(o, dir, dir->rec.origin.root != NULL)};
 		return 0;
 	}
 	n = node_find(o, f.ino);
 	if (!n || (!policy_trivial(o->policy) && (n->pol == POL_UNKNOWN || n->rec.nlink > 1)))
 		return -EAGAIN;
 	pthread_mutex_lock(&n->lock);
-	node_entry(o, n, name_ttl(dir, f.host), ret);
+	node_entry(o, n, name_ttl(o, dir, f.host), ret);
 	pthread_mutex_unlock(&n->lock);
 	return 0;
 }

@@ -320,7 +320,6 @@ void node_attr(struct ovl *o, struct node *n, struct ovl_attr *ret)
 {
 	const struct rec_inode *r = &n->rec;
 
-	(void)o;
 	*ret = (struct ovl_attr){
 		.st =
 			{
@@ -339,7 +338,7 @@ void node_attr(struct ovl *o, struct node *n, struct ovl_attr *ret)
 				.st_ctim = r->ctime,
 			},
 		.btime = r->btime,
-		.valid_ms = n->host_only ? host_ttl(n) : OVL_FOREVER,
+		.valid_ms = n->host_only ? host_ttl(o, r->origin.flags) : OVL_FOREVER,
 	};
 }
 

@@ -171,6 +171,7 @@ int ovl_open(const struct ovl_opts *opts, struct ovl **ret)
 	o->flags = opts->flags;
 	o->notify = opts->notify;
 	o->flush_ms = opts->flush_ms ? opts->flush_ms : FLUSH_MS_DEFAULT;
+	o->host_ttl_ms = opts->host_ttl_ms ? opts->host_ttl_ms : HOST_TTL_MS;
 	o->dirty_max = opts->dirty_max ? opts->dirty_max : DIRTY_MAX_DEFAULT;
 	o->born_mark = UINT64_MAX;
 	if (getrandom(&o->seed, sizeof(o->seed), 0) != (ssize_t)sizeof(o->seed))

@@ -51,8 +51,9 @@ struct ovl_opts {
 	 * Fixed for the life of the ovl. Copied. */
 	const char *const *writable; /* NULL-terminated */
 	struct ovl_notify notify;
-	unsigned flush_ms; /* background flush; 0: 1000 */
-	size_t dirty_max;  /* bytes dirty before writers wait for a flush; 0: 64 MiB */
+	unsigned flush_ms;    /* background flush; 0: 1000 */
+	unsigned host_ttl_ms; /* how long what a host directory said is believed; 0: 1000 */
+	size_t dirty_max;     /* bytes dirty before writers wait for a flush; 0: 64 MiB */
 };
 
 int ovl_open(const struct ovl_opts *opts, struct ovl **ret) MUST_USE;

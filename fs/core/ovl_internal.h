@@ -92,6 +92,7 @@ struct listing {
 	size_t n, cap;
 	uint64_t next; /* cookie of the next insertion */
 	struct timespec host_mtime;
+	bool racy;       /* the host directory may change once more and keep its time */
 	int64_t checked; /* ms: when the host directory was last compared */
 };
 
@@ -117,6 +118,7 @@ struct node {
 	int pol;                     /* EX to set; policy state or POL_UNKNOWN */
 	bool in_store;               /* EX: some record exists, in this layer or below */
 	bool host_only;              /* EX: an untouched host file: nothing recorded */
+	bool racy;                   /* EX: it may change on the host once more and keep its time */
 	bool tmpfile;                /* EX: nlink 0 but may be linked */
 	bool gone;           /* EX: inode_gone is queued or not needed; never write it again */
 	bool new_dir;        /* EX: neither store nor host hold names below */
@@ -190,6 +192,7 @@ struct ovl {
 	unsigned flags;
 	struct ovl_notify notify;
 	unsigned flush_ms;
+	uint32_t host_ttl_ms;
 	size_t dirty_max;
 	struct policy *policy;
 	struct content_env *cenv;
@@ -352,8 +355,7 @@ int host_materialise(struct ovl *o, struct node *n) MUST_USE;
 bool host_stale(struct ovl *o, const struct node *n);
 /* Ask it; -ESTALE when the file is gone. */
 int host_recheck(struct ovl *o, struct node *n) MUST_USE;
-uint32_t host_ttl(const struct node *n);
-uint32_t host_ttl_flags(unsigned flags);
+uint32_t host_ttl(const struct ovl *o, unsigned origin_flags);
 void host_release(struct ovl *o);
 int host_join(const char *dir, const char *name, size_t len, char **ret) MUST_USE;
 

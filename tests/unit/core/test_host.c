@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 
+#include "base/io.h"
 #include "fs/core/diff.h"
 #include "tests/unit/core/ovl_fixture.h"
 
@@ -220,6 +221,58 @@ static void test_listing(struct fx *f, const char *host)
 	ok(got == e.ino, "a listing has the numbers that lookup gives");
 	ovl_forget(f->o, e.ino, 1);
 	ovl_forget(f->o, root.ino, 1);
+}
+
+static int count(void *arg, const char *name, uint64_t cookie, const struct ovl_entry *e)
+{
+	(void)name;
+	(void)cookie;
+	(void)e;
+	++*(int *)arg;
+	return 0;
+}
+
+/* A host directory that changes twice within a tick of its clock. */
+static void test_same_tick(struct fx *f, const char *host)
+{
+	struct timespec t[2] = {{.tv_nsec = UTIME_OMIT}};
+	char dir[2 * PATH_MAX];
+	struct ovl_entry d;
+	long long began;
+	int n = 0;
+
+	f->opts.host_ttl_ms = 50;
+	fx_umount(f);
+	fx_mount(f);
+	snprintf(dir, sizeof(dir), "%s/tick", host);
+	if (mkdir(dir, 0755) < 0)
+		tap_fatal("mkdir");
+	put(dir, "one", "");
+	if (fx_get(f, "tick", &d) < 0)
+		tap_fatal("walk");
+	for (int tries = 0; tries < 100; tries++) {
+		began = io_now_ms();
+		n = 0;
+		(void)clock_gettime(CLOCK_REALTIME, &t[1]);
+		if (utimensat(AT_FDCWD, dir, t, 0) < 0 ||
+		    ovl_readdir(f->o, d.ino, 0, false, count, &n) < 0)
+			tap_fatal("readdir");
+		if (io_now_ms() - began < 10)
+			break;
+		(void)usleep(60000);
+	}
+	eq_int(n, 3, "a host directory with one name");
+	put(dir, "two", "");
+	if (utimensat(AT_FDCWD, dir, t, 0) < 0)
+		tap_fatal("utimens");
+	(void)usleep(60000);
+	n = 0;
+	eq_int(ovl_readdir(f->o, d.ino, 0, false, count, &n), 0, "is listed again");
+	eq_int(n, 4, "and shows the second, although its time is the same");
+	ovl_forget(f->o, d.ino, 1);
+	f->opts.host_ttl_ms = 0;
+	fx_umount(f);
+	fx_mount(f);
 }
 
 static void move(const char *dir, const char *from, const char *to)
@@ -458,6 +511,7 @@ int main(void)
 	test_links(&f, host);
 	test_reuse(&f, host);
 	test_listing(&f, host);
+	test_same_tick(&f, host);
 	test_ended_not_flushed(&f, host);
 	test_number_of_the_dead(&f, host);
 	test_removed_while_flushed(&f, host);
