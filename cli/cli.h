@@ -137,6 +137,60 @@ int cli_dirs_add_cwd(struct cli_dirs *d, enum cli_dir_kind kind, struct diag *di
 int cli_dirs_check(const struct cli_dirs *binds, const struct cli_dirs *overlays,
 		   struct diag *diag) MUST_USE;
 
+/* ---- which tree a command sees (view.c): the options that run and serve share ---- */
+
+struct cli_view_opts {
+	const char *env, *base;
+	struct cli_list binds, binds_ro, overlays, writable;
+	bool bind_cwd, overlay_cwd, no_exec;
+};
+void cli_view_opts_release(struct cli_view_opts *o);
+
+/* Rows of a command's table of options, into the struct cli_view_opts @o. */
+#define CLI_VIEW_OPTS(o)                                                                             \
+	{"env",                                                                                      \
+	 'e',                                                                                        \
+	 CLI_TEXT,                                                                                   \
+	 &(o).env,                                                                                   \
+	 "NAME",                                                                                     \
+	 "environment; default: this directory's with --overlay-cwd or --bind-cwd, else 'default'"}, \
+		{"base",    0,      CLI_TEXT,                                                        \
+		 &(o).base, "NAME", "what a new environment starts from; default: host"},            \
+		{"overlay-cwd",    0,    CLI_FLAG,                                                   \
+		 &(o).overlay_cwd, NULL, "this directory at /workspace, copy-on-write"},             \
+		{"bind-cwd",    0,    CLI_FLAG,                                                      \
+		 &(o).bind_cwd, NULL, "this directory at /workspace, written through"},              \
+		{"overlay",    0,                                                                    \
+		 CLI_LIST,     &(o).overlays,                                                        \
+		 "HOST=MOUNT", "another directory, copy-on-write"},                                  \
+		{"bind",                                                                             \
+		 0,                                                                                  \
+		 CLI_LIST,                                                                           \
+		 &(o).binds,                                                                         \
+		 "HOST=MOUNT[:ro|rw]",                                                               \
+		 "another directory, written through"},                                              \
+		{"bind-ro",    0,                                                                    \
+		 CLI_LIST,     &(o).binds_ro,                                                        \
+		 "HOST=MOUNT", "another directory, read-only"},                                      \
+		{"writable-root", 0,      CLI_LIST,                                                  \
+		 &(o).writable,   "PATH", "open more of the view for writing; / is all"},            \
+	{                                                                                            \
+		"no-exec-workspace", 0, CLI_FLAG, &(o).no_exec, NULL,                                \
+			"nothing in writable places can be executed"                                 \
+	}
+
+struct cli_view {
+	struct cli_dirs binds, overlays;
+	struct ctl_overlay *ov; /* of overlays, which own the strings */
+	const char **writable;  /* NULL-terminated, or NULL; the strings are the options' */
+	char name[CLI_ENV_MAX]; /* of the current directory's environment, or "" */
+	const char *env;        /* the options' or @name; NULL: the default */
+};
+void cli_view_release(struct cli_view *v);
+#define cleanup_view __attribute__((cleanup(cli_view_release)))
+/* @v is zero, and released by the caller also after an error. */
+int cli_view(const struct cli_view_opts *o, struct cli_view *v, struct diag *diag) MUST_USE;
+
 /* ---- commands ---- */
 
 extern const struct cli_command cmd_serve, cmd_run, cmd_status, cmd_log, cmd_diff, cmd_commit,

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/near.h"
 #include "cli/cli.h"
 
 enum {
@@ -13,40 +14,13 @@ void cli_list_release(struct cli_list *l)
 	*l = (struct cli_list){0};
 }
 
-static unsigned distance(const char *a, const char *b)
-{
-	unsigned row[48];
-	size_t n = strlen(a), m = strlen(b);
-
-	if (n > 47 || m > 47)
-		return 99;
-	for (size_t j = 0; j <= m; j++)
-		row[j] = (unsigned)j;
-	for (size_t i = 1; i <= n; i++) {
-		unsigned diag = row[0];
-
-		row[0] = (unsigned)i;
-		for (size_t j = 1; j <= m; j++) {
-			unsigned best = diag + (a[i - 1] != b[j - 1]);
-
-			diag = row[j];
-			if (row[j] + 1 < best)
-				best = row[j] + 1;
-			if (row[j - 1] + 1 < best)
-				best = row[j - 1] + 1;
-			row[j] = best;
-		}
-	}
-	return row[m];
-}
-
 const char *cli_nearest(const char *given, const char *const *names)
 {
 	const char *best = NULL;
 	unsigned least = strlen(given) < 6 ? 2 : (unsigned)strlen(given) / 3 + 1;
 
 	for (; *names; names++) {
-		unsigned d = distance(given, *names);
+		unsigned d = near_distance(given, *names, false);
 
 		if (d < least) {
 			least = d;

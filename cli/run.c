@@ -18,29 +18,24 @@ enum {
 };
 
 struct args {
-	const char *env, *base, *cwd, *timeout, *text, *promises;
-	struct cli_list binds, binds_ro, overlays, writable, setenv, env_files;
-	bool bind_cwd, overlay_cwd, keep, rm, no_exec, verbose, shell;
+	struct cli_view_opts view;
+	const char *cwd, *timeout, *text, *promises;
+	struct cli_list setenv, env_files;
+	bool keep, rm, verbose, shell;
 	char **cmd;
 	int ncmd;
 };
 
 struct plan {
-	struct cli_dirs binds, overlays;
-	struct ctl_overlay *ov;
-	const char **writable;
+	struct cli_view view;
 	char **vars; /* NAME=value, NULL-terminated */
 	size_t nvars;
-	char name[CLI_ENV_MAX];
 	double timeout_s;
 };
 
 static void plan_release(struct plan *p)
 {
-	cli_dirs_release(&p->binds);
-	cli_dirs_release(&p->overlays);
-	free(p->ov);
-	free(p->writable);
+	cli_view_release(&p->view);
 	for (size_t i = 0; i < p->nvars; i++)
 		free(p->vars[i]);
 	free(p->vars);
@@ -48,49 +43,6 @@ static void plan_release(struct plan *p)
 #define cleanup_plan __attribute__((cleanup(plan_release)))
 
 /* ---- from options to a plan ---- */
-
-static int add_dirs(struct cli_dirs *d, enum cli_dir_kind kind, const struct cli_list *l,
-		    struct diag *diag)
-{
-	int r = 0;
-
-	for (size_t i = 0; r >= 0 && i < l->n; i++)
-		r = cli_dirs_add(d, kind, l->v[i], diag);
-	return r;
-}
-
-static int plan_dirs(const struct args *a, struct plan *p, struct diag *diag)
-{
-	int r = 0;
-
-	if (a->bind_cwd && a->overlay_cwd)
-		return diag_set(diag, -EINVAL,
-				"run: --bind-cwd and --overlay-cwd exclude each other: the "
-				"directory is written through to, or it is not");
-	if (a->overlay_cwd)
-		r = cli_dirs_add_cwd(&p->overlays, CLI_OVERLAY, diag);
-	if (a->bind_cwd)
-		r = cli_dirs_add_cwd(&p->binds, CLI_BIND, diag);
-	if (r >= 0)
-		r = add_dirs(&p->overlays, CLI_OVERLAY, &a->overlays, diag);
-	if (r >= 0)
-		r = add_dirs(&p->binds, CLI_BIND, &a->binds, diag);
-	if (r >= 0)
-		r = add_dirs(&p->binds, CLI_BIND_RO, &a->binds_ro, diag);
-	if (r >= 0)
-		r = cli_dirs_check(&p->binds, &p->overlays, diag);
-	if (r < 0)
-		return r;
-	p->ov = calloc(p->overlays.n + 1, sizeof(*p->ov));
-	if (!p->ov)
-		return -ENOMEM;
-	for (size_t i = 0; i < p->overlays.n; i++)
-		p->ov[i] = (struct ctl_overlay){p->overlays.v[i].host, p->overlays.v[i].mount};
-	if (a->overlay_cwd || a->bind_cwd)
-		cli_env_name(a->overlay_cwd ? p->overlays.v[0].host : p->binds.v[0].host,
-			     a->bind_cwd, p->name);
-	return cli_writable(&a->writable, &p->writable);
-}
 
 /* Takes @var; NULL is what an allocation that failed gave. */
 static int keep_var(struct plan *p, char *var)
@@ -282,7 +234,7 @@ static int run_it(const struct args *a, const struct plan *p, struct client *c, 
 	spec.env = (const char *const *)p->vars;
 	spec.promises = a->promises;
 	spec.timeout_ms = (uint64_t)(p->timeout_s * 1000);
-	spec.no_exec_workspace = a->no_exec;
+	spec.no_exec_workspace = a->view.no_exec;
 	spec.stdin_fd = STDIN_FILENO;
 	spec.passthrough = true;
 	(void)sigemptyset(&set);
@@ -311,9 +263,9 @@ static int bind_all(const struct plan *p, struct client *c, struct diag *diag)
 {
 	int r = 0;
 
-	for (size_t i = 0; r >= 0 && i < p->binds.n; i++)
-		r = client_add_bind(c, p->binds.v[i].host, p->binds.v[i].mount, p->binds.v[i].rw,
-				    diag);
+	for (size_t i = 0; r >= 0 && i < p->view.binds.n; i++)
+		r = client_add_bind(c, p->view.binds.v[i].host, p->view.binds.v[i].mount,
+				    p->view.binds.v[i].rw, diag);
 	return r;
 }
 
@@ -396,19 +348,17 @@ static int start(const struct args *a)
 	int code, r = plan_rest(a, &p, &diag);
 
 	if (r >= 0)
-		r = plan_dirs(a, &p, &diag);
+		r = cli_view(&a->view, &p.view, &diag);
 	if (r < 0)
 		return cli_fail_errno(r, &diag, "run");
 
 	const struct ctl_env_opts o = {
-		.env = a->env    ? a->env
-		       : *p.name ? p.name
-				 : NULL,
-		.base = a->base,
+		.env = p.view.env,
+		.base = a->view.base,
 		.create = true,
-		.overlays = p.ov,
-		.noverlays = p.overlays.n,
-		.writable = p.writable,
+		.overlays = p.view.ov,
+		.noverlays = p.view.overlays.n,
+		.writable = p.view.writable,
 	};
 
 	r = client_new(&o, &c);
@@ -423,21 +373,7 @@ static int run(int argc, char **argv)
 {
 	struct args a = {0};
 	const struct cli_opt opts[] = {
-		{"env", 'e', CLI_TEXT, &a.env, "NAME",
-		 "environment, made when missing; default: see below"},
-		{"base", 0, CLI_TEXT, &a.base, "NAME",
-		 "what a new environment starts from; default: host"},
-		{"overlay-cwd", 0, CLI_FLAG, &a.overlay_cwd, NULL,
-		 "this directory at /workspace, copy-on-write"},
-		{"bind-cwd", 0, CLI_FLAG, &a.bind_cwd, NULL,
-		 "this directory at /workspace, written through"},
-		{"overlay", 0, CLI_LIST, &a.overlays, "HOST=MOUNT",
-		 "another directory, copy-on-write"},
-		{"bind", 0, CLI_LIST, &a.binds, "HOST=MOUNT[:ro|rw]",
-		 "another directory, written through"},
-		{"bind-ro", 0, CLI_LIST, &a.binds_ro, "HOST=MOUNT", "another directory, read-only"},
-		{"writable-root", 0, CLI_LIST, &a.writable, "PATH",
-		 "open more of the view for writing; / is all"},
+		CLI_VIEW_OPTS(a.view),
 		{"cwd", 0, CLI_TEXT, &a.cwd, "DIR",
 		 "where the command starts; default: /workspace"},
 		{"setenv", 'E', CLI_LIST, &a.setenv, "NAME[=VALUE]",
@@ -447,8 +383,6 @@ static int run(int argc, char **argv)
 		 "end the command then, with code 124"},
 		{"promises", 0, CLI_TEXT, &a.promises, "LIST",
 		 "system calls to allow; default: ordinary work"},
-		{"no-exec-workspace", 0, CLI_FLAG, &a.no_exec, NULL,
-		 "nothing in writable places can be executed"},
 		{"command", 'c', CLI_TEXT, &a.text, "TEXT", "shell text to run"},
 		{"shell", 0, CLI_FLAG, &a.shell, NULL, "the one argument is shell text"},
 		{"keep", 0, CLI_FLAG, &a.keep, NULL,
@@ -463,10 +397,7 @@ static int run(int argc, char **argv)
 	if (r < 0)
 		r = a.keep && a.rm ? cli_fail(CLI_USAGE, "run: --keep and --rm exclude each other")
 				   : start(&a);
-	cli_list_release(&a.binds);
-	cli_list_release(&a.binds_ro);
-	cli_list_release(&a.overlays);
-	cli_list_release(&a.writable);
+	cli_view_opts_release(&a.view);
 	cli_list_release(&a.setenv);
 	cli_list_release(&a.env_files);
 	return r;

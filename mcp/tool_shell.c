@@ -257,19 +257,29 @@ static int not_started(struct tool_result *out, int r, const struct diag *d)
 			  err_text(r));
 }
 
-static int start(struct tool_call *call, struct client *c, const struct shell_req *req,
-		 struct tool_result *out, struct job **ret)
+/* Parse and start: 1 when @ret_job runs, with its client; else what the tool returns, the reason in @out. */
+static int start(struct tool_call *call, const cJSON *args, enum shell_kind kind,
+		 struct tool_result *out, struct shell_req *req, struct client **ret_client,
+		 struct job **ret_job)
 {
 	struct mcp_session *s = tool_session(call);
 	struct diag diag = {0};
 	struct run_spec spec;
+	struct client *c;
 	int r;
 
-	shell_req_spec(req, session_opts(s)->no_exec_workspace, &spec);
-	r = job_start(session_jobs(s), c, &spec, req->command, &diag, ret);
-	if (!r)
+	r = shell_req_parse(call, args, kind, out, req);
+	if (r)
+		return r == -EINVAL ? 0 : r;
+	c = tool_client(call, args, out);
+	if (!c)
 		return 0;
-	return not_started(out, r, &diag) ? -ENOMEM : -ECANCELED;
+	shell_req_spec(req, session_opts(s)->no_exec_workspace, &spec);
+	r = job_start(session_jobs(s), c, &spec, req->command, &diag, ret_job);
+	if (r)
+		return not_started(out, r, &diag) ? -ENOMEM : 0;
+	*ret_client = c;
+	return 1;
 }
 
 static int run_shell(struct tool_call *call, const cJSON *args, struct tool_result *out)
@@ -281,15 +291,9 @@ static int run_shell(struct tool_call *call, const cJSON *args, struct tool_resu
 	struct client *c;
 	int r;
 
-	r = shell_req_parse(call, args, SHELL_RUN, out, &req);
-	if (r)
-		return r == -EINVAL ? 0 : r;
-	c = tool_client(call, args, out);
-	if (!c)
-		return 0;
-	r = start(call, c, &req, out, &j);
-	if (r)
-		return r == -ECANCELED ? 0 : r;
+	r = start(call, args, SHELL_RUN, out, &req, &c, &j);
+	if (r <= 0)
+		return r;
 	r = wait_for(call, j, req.wait);
 	if (r <= 0) {
 		if (r < 0)
@@ -351,15 +355,9 @@ static int run_job_start(struct tool_call *call, const cJSON *args, struct tool_
 	struct client *c;
 	int r;
 
-	r = shell_req_parse(call, args, SHELL_JOB, out, &req);
-	if (r)
-		return r == -EINVAL ? 0 : r;
-	c = tool_client(call, args, out);
-	if (!c)
-		return 0;
-	r = start(call, c, &req, out, &j);
-	if (r)
-		return r == -ECANCELED ? 0 : r;
+	r = start(call, args, SHELL_JOB, out, &req, &c, &j);
+	if (r <= 0)
+		return r;
 	if (job_background(j, true))
 		return tool_error(out, "not started: no thread to watch it");
 	job_get_info(j, &in);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/near.h"
 #include "mcp/files/text.h"
 
 int files_run(struct tool_call *call, const cJSON *args, struct tool_result *out,
@@ -149,39 +150,9 @@ enum {
 	SIMILAR_SCAN = 4096
 };
 
-/* Edit distance, of short names only; case counts nothing. */
-static unsigned distance(const char *a, const char *b)
-{
-	unsigned row[64];
-	size_t n = strlen(a), m = strlen(b);
-
-	if (n > 63 || m > 63)
-		return 99;
-	for (size_t j = 0; j <= m; j++)
-		row[j] = (unsigned)j;
-	for (size_t i = 1; i <= n; i++) {
-		unsigned diag = row[0];
-
-		row[0] = (unsigned)i;
-		for (size_t j = 1; j <= m; j++) {
-			bool same = tolower((unsigned char)a[i - 1]) ==
-				    tolower((unsigned char)b[j - 1]);
-			unsigned best = diag + !same;
-
-			diag = row[j];
-			if (row[j] + 1 < best)
-				best = row[j] + 1;
-			if (row[j - 1] + 1 < best)
-				best = row[j - 1] + 1;
-			row[j] = best;
-		}
-	}
-	return row[m];
-}
-
 static unsigned unlikeness(const char *want, const char *have)
 {
-	unsigned d = distance(want, have);
+	unsigned d = near_distance(want, have, true);
 	size_t stem = strcspn(want, ".");
 
 	if (d > 2 && stem > 2 && !strncasecmp(want, have, stem))

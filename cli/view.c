@@ -1,0 +1,72 @@
+/* What `run` and `serve` have in common: which tree a command sees. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+void cli_view_release(struct cli_view *v)
+{
+	cli_dirs_release(&v->binds);
+	cli_dirs_release(&v->overlays);
+	free(v->ov);
+	free(v->writable);
+	*v = (struct cli_view){0};
+}
+
+void cli_view_opts_release(struct cli_view_opts *o)
+{
+	cli_list_release(&o->binds);
+	cli_list_release(&o->binds_ro);
+	cli_list_release(&o->overlays);
+	cli_list_release(&o->writable);
+}
+
+static int add_dirs(struct cli_dirs *d, enum cli_dir_kind kind, const struct cli_list *l,
+		    struct diag *diag)
+{
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < l->n; i++)
+		r = cli_dirs_add(d, kind, l->v[i], diag);
+	return r;
+}
+
+static int collect(const struct cli_view_opts *o, struct cli_view *v, struct diag *diag)
+{
+	int r = 0;
+
+	if (o->overlay_cwd)
+		r = cli_dirs_add_cwd(&v->overlays, CLI_OVERLAY, diag);
+	if (o->bind_cwd)
+		r = cli_dirs_add_cwd(&v->binds, CLI_BIND, diag);
+	if (r >= 0)
+		r = add_dirs(&v->overlays, CLI_OVERLAY, &o->overlays, diag);
+	if (r >= 0)
+		r = add_dirs(&v->binds, CLI_BIND, &o->binds, diag);
+	if (r >= 0)
+		r = add_dirs(&v->binds, CLI_BIND_RO, &o->binds_ro, diag);
+	return r < 0 ? r : cli_dirs_check(&v->binds, &v->overlays, diag);
+}
+
+int cli_view(const struct cli_view_opts *o, struct cli_view *v, struct diag *diag)
+{
+	int r;
+
+	if (o->bind_cwd && o->overlay_cwd)
+		return diag_set(diag, -EINVAL,
+				"--bind-cwd and --overlay-cwd exclude each other: the "
+				"directory is written through to, or it is not");
+	r = collect(o, v, diag);
+	if (r < 0)
+		return r;
+	v->ov = calloc(v->overlays.n + 1, sizeof(*v->ov));
+	if (!v->ov)
+		return -ENOMEM;
+	for (size_t i = 0; i < v->overlays.n; i++)
+		v->ov[i] = (struct ctl_overlay){v->overlays.v[i].host, v->overlays.v[i].mount};
+	if (o->overlay_cwd || o->bind_cwd)
+		cli_env_name(o->overlay_cwd ? v->overlays.v[0].host : v->binds.v[0].host,
+			     o->bind_cwd, v->name);
+	v->env = o->env ? o->env : *v->name ? v->name : NULL;
+	return cli_writable(&o->writable, &v->writable);
+}
