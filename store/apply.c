@@ -2,8 +2,7 @@
 
 #include "base/cleanup.h"
 #include "store/batch.h"
-#include "store/key.h"
-#include "store/store_internal.h"
+#include "store/codec.h"
 
 /* One commit under way. */
 struct tx {
@@ -37,14 +36,10 @@ static int journal_flush(struct tx *x)
 /* @k is the key without its layer. */
 static int journal_add(struct tx *x, enum store_db db, const uint8_t *k, size_t n)
 {
-	static const uint8_t kinds[DB_COUNT] = {
-		[DB_INODES] = STORE_KEY_INODE,   [DB_NAMES] = STORE_KEY_NAME,
-		[DB_EXTENTS] = STORE_KEY_EXTENT, [DB_XATTRS] = STORE_KEY_XATTR,
-		[DB_LINKS] = STORE_KEY_LINK,
-	};
-	uint8_t head[3] = {kinds[db], (uint8_t)(n >> 8), (uint8_t)n};
+	uint8_t head[3];
 	int r = 0;
 
+	store_journal_head(db, n, head);
 	if (x->journal.len + sizeof(head) + n > JOURNAL_MAX)
 		r = journal_flush(x);
 	if (r == 0)
@@ -72,8 +67,6 @@ static int put_key(struct tx *x, enum store_db db, const uint8_t *prefix, size_t
 		return journal_add(x, db, prefix, n);
 	if (r != -EEXIST)
 		return r;
-	/* a failed NOOVERWRITE put points @v at what is there */
-	v = (MDB_val){len, (void *)(uintptr_t)p};
 	return store_tx_put(x->b->s, x->t, db, &kv, &v, 0);
 }
 

@@ -3,8 +3,7 @@
 
 #include "base/cleanup.h"
 #include "store/batch.h"
-#include "store/key.h"
-#include "store/store_internal.h"
+#include "store/codec.h"
 
 /* ---- collecting ---- */
 
@@ -92,21 +91,20 @@ int store_batch_name(struct store_batch *b, store_ino parent, const char *name, 
 		     const struct rec_name *n)
 {
 	struct key k = {0};
-	uint8_t v[12];
+	uint8_t v[STORE_NAME_LEN];
 
 	if (!store_name_ok(name, len))
 		return -EINVAL;
 	key_num(&k, parent);
 	key_name(&k, name, len);
-	key_be64(v, n->ino);
-	key_be32(v + 8, n->ino ? n->type : 0);
+	store_name_encode(n, v);
 	return op_add(b, OP_PUT, DB_NAMES, &k, v, sizeof(v));
 }
 
 int store_batch_extent(struct store_batch *b, store_ino ino, const struct store_extent *e)
 {
 	struct key k = {0};
-	uint8_t v[4 + DIGEST_LEN];
+	uint8_t v[STORE_EXTENT_LEN];
 	int r = 0;
 
 	if (e->len > STORE_BLOCK)
@@ -115,9 +113,7 @@ int store_batch_extent(struct store_batch *b, store_ino ino, const struct store_
 		r = name_chunk(b, &e->chunk, e->len);
 	key_num(&k, ino);
 	key_num(&k, e->block);
-	key_be32(v, e->len);
-	memcpy(v + 4, e->chunk.b, DIGEST_LEN);
-	return r < 0 ? r : op_add(b, OP_PUT, DB_EXTENTS, &k, v, e->len ? sizeof(v) : 4);
+	return r < 0 ? r : op_add(b, OP_PUT, DB_EXTENTS, &k, v, store_extent_encode(e, v));
 }
 
 int store_batch_extents_cut(struct store_batch *b, store_ino ino, uint64_t first)

@@ -24,7 +24,7 @@ bool store_digest_is_zero(const struct digest *d)
 
 /* ---- the record ---- */
 
-static int encode(const struct store_commit *c, struct buf *b)
+int store_commit_encode(const struct store_commit *c, struct buf *b)
 {
 	const uint64_t nums[] = {c->added, c->modified, c->deleted};
 	int r = mp_put_array(b, COMMIT_FIELDS);
@@ -107,7 +107,16 @@ static int decode_fields(const msgpack_object *f, struct store_commit *c)
 	return 0;
 }
 
-static int decode(const MDB_val *v, const struct digest *id, struct store_commit *ret)
+/* msgpack can spell one value in several ways; only the one that the encoder writes is a record. */
+static int canonical(const struct store_commit *c, const MDB_val *v)
+{
+	cleanup_buf struct buf b = {0};
+	int r = store_commit_encode(c, &b);
+
+	return r == 0 && !store_same_bytes(&b, v) ? -EBADMSG : r;
+}
+
+int store_commit_decode(const MDB_val *v, const struct digest *id, struct store_commit *ret)
 {
 	struct store_commit c = {.id = *id};
 	struct mp_doc d = {0};
@@ -120,6 +129,8 @@ static int decode(const MDB_val *v, const struct digest *id, struct store_commit
 	if (r == 0)
 		r = decode_fields(d.root.via.array.ptr, &c);
 	mp_release(&d);
+	if (r == 0)
+		r = canonical(&c, v);
 	if (r < 0) {
 		store_commit_release(&c);
 		return r == -ENOMEM ? r : -EBADMSG;
@@ -159,7 +170,7 @@ int store_commit_add(struct store *s, MDB_txn *txn, const struct store_commit *c
 	if (store_digest_is_zero(&c->id) || c->kind < STORE_COMMIT || c->kind > STORE_AUTO ||
 	    c->time.tv_nsec < 0 || c->time.tv_nsec > 999999999)
 		return -EINVAL;
-	r = encode(c, &b);
+	r = store_commit_encode(c, &b);
 	if (r < 0)
 		return r;
 	v = (MDB_val){b.len, b.data};
@@ -178,7 +189,7 @@ static int get(struct store_rd *rd, const struct digest *id, struct store_commit
 	MDB_val k = {DIGEST_LEN, (void *)(uintptr_t)id->b}, v;
 	int r = store_rd_get(rd, DB_COMMITS, &k, &v);
 
-	return r < 0 ? r : decode(&v, id, ret);
+	return r < 0 ? r : store_commit_decode(&v, id, ret);
 }
 
 int store_commit_get(struct store *s, const struct digest *id, struct store_commit *ret)
@@ -236,7 +247,7 @@ int store_head_read(struct store *s, MDB_txn *t, store_layer layer, store_layer 
 		k = (MDB_val){DIGEST_LEN, rec.commit.b};
 		r = store_tx_get(s, t, DB_COMMITS, &k, &v);
 		if (r == 0)
-			r = decode(&v, &rec.commit, &c);
+			r = store_commit_decode(&v, &rec.commit, &c);
 		automatic = r == 0 && c.kind == STORE_AUTO;
 		store_commit_release(&c);
 		if (r < 0 || !automatic)

@@ -21,7 +21,7 @@ bool store_env_name_valid(const char *name)
 
 /* ---- the record ---- */
 
-static int encode(const struct store_env *e, struct buf *b)
+int store_env_encode(const struct store_env *e, struct buf *b)
 {
 	const uint64_t nums[] = {ENV_VERSION, e->base, e->head, e->open};
 	int r = mp_put_array(b, ENV_FIELDS);
@@ -65,8 +65,9 @@ static int decode_fields(const msgpack_object *f, struct store_env *e)
 	return 0;
 }
 
-static int decode(const MDB_val *k, const MDB_val *v, struct store_env *ret)
+int store_env_decode(const MDB_val *k, const MDB_val *v, struct store_env *ret)
 {
+	cleanup_buf struct buf b = {0};
 	struct store_env e = {0};
 	struct mp_doc d = {0};
 	int r = k->mv_size < sizeof(e.name) ? mp_parse(v->mv_data, v->mv_size, &d) : -EBADMSG;
@@ -79,6 +80,10 @@ static int decode(const MDB_val *k, const MDB_val *v, struct store_env *ret)
 	if (r == 0)
 		r = decode_fields(d.root.via.array.ptr, &e);
 	mp_release(&d);
+	if (r == 0)
+		r = store_env_encode(&e, &b);
+	if (r == 0 && !store_same_bytes(&b, v))
+		r = -EBADMSG;
 	if (r == 0)
 		*ret = e;
 	return r;
@@ -94,14 +99,14 @@ static int env_read(struct store *s, MDB_txn *t, const char *name, struct store_
 	MDB_val k = name_key(name), v;
 	int r = store_tx_get(s, t, DB_ENVS, &k, &v);
 
-	return r < 0 ? r : decode(&k, &v, ret);
+	return r < 0 ? r : store_env_decode(&k, &v, ret);
 }
 
 static int env_write(struct store *s, MDB_txn *t, const struct store_env *e, unsigned flags)
 {
 	cleanup_buf struct buf b = {0};
 	MDB_val k = name_key(e->name), v;
-	int r = encode(e, &b);
+	int r = store_env_encode(e, &b);
 
 	if (r < 0)
 		return r;
@@ -110,11 +115,6 @@ static int env_write(struct store *s, MDB_txn *t, const struct store_env *e, uns
 }
 
 /* ---- the log of moves: environment, NUL, sequence ---- */
-
-struct move {
-	char op[32];
-	store_layer from, to;
-};
 
 static size_t move_key(uint8_t k[static 80], const char *env, uint64_t seq)
 {
@@ -125,28 +125,32 @@ static size_t move_key(uint8_t k[static 80], const char *env, uint64_t seq)
 	return n + 8;
 }
 
-static int move_log(struct store *s, MDB_txn *t, const char *env, const struct move *m)
+int store_move_encode(const struct store_move *m, struct buf *b)
+{
+	int r = mp_put_array(b, MOVE_FIELDS);
+
+	if (r == 0)
+		r = mp_put_cstr(b, m->op);
+	if (r == 0)
+		r = mp_put_uint(b, m->from);
+	if (r == 0)
+		r = mp_put_uint(b, m->to);
+	if (r == 0)
+		r = mp_put_int(b, m->time.tv_sec);
+	return r ? r : mp_put_uint(b, (uint64_t)m->time.tv_nsec);
+}
+
+static int move_log(struct store *s, MDB_txn *t, const char *env, struct store_move *m)
 {
 	cleanup_buf struct buf b = {0};
-	struct timespec now;
 	uint8_t kb[80];
 	MDB_val k, v;
 	uint64_t seq;
 	int r = store_tx_count(s, t, "next_move", 1, &seq);
 
-	(void)clock_gettime(CLOCK_REALTIME, &now);
+	(void)clock_gettime(CLOCK_REALTIME, &m->time);
 	if (r == 0)
-		r = mp_put_array(&b, MOVE_FIELDS);
-	if (r == 0)
-		r = mp_put_cstr(&b, m->op);
-	if (r == 0)
-		r = mp_put_uint(&b, m->from);
-	if (r == 0)
-		r = mp_put_uint(&b, m->to);
-	if (r == 0)
-		r = mp_put_int(&b, now.tv_sec);
-	if (r == 0)
-		r = mp_put_uint(&b, (uint64_t)now.tv_nsec);
+		r = store_move_encode(m, &b);
 	if (r < 0)
 		return r;
 	k = (MDB_val){move_key(kb, env, seq), kb};
@@ -154,11 +158,37 @@ static int move_log(struct store *s, MDB_txn *t, const char *env, const struct m
 	return store_tx_put(s, t, DB_MOVES, &k, &v, 0);
 }
 
-static int move_decode(const MDB_val *v, struct move *ret)
+static int move_fields(const msgpack_object *f, struct store_move *m)
 {
-	struct mp_doc d = {0};
 	const char *op = NULL;
+	uint64_t nsec;
+	int64_t sec;
 	size_t n = 0;
+	int r = mp_as_str(&f[0], &op, &n);
+
+	if (r == 0 && (n == 0 || n >= sizeof(m->op)))
+		r = -EBADMSG;
+	if (r == 0)
+		r = mp_as_uint(&f[1], UINT64_MAX, &m->from);
+	if (r == 0)
+		r = mp_as_uint(&f[2], UINT64_MAX, &m->to);
+	if (r == 0)
+		r = mp_as_int(&f[3], &sec);
+	if (r == 0)
+		r = mp_as_uint(&f[4], 999999999, &nsec);
+	if (r < 0)
+		return r;
+	memcpy(m->op, op, n);
+	m->time.tv_sec = sec;
+	m->time.tv_nsec = (long)nsec;
+	return 0;
+}
+
+int store_move_decode(const MDB_val *v, struct store_move *ret)
+{
+	cleanup_buf struct buf b = {0};
+	struct store_move m = {0};
+	struct mp_doc d = {0};
 	int r = mp_parse(v->mv_data, v->mv_size, &d);
 
 	if (r < 0)
@@ -166,23 +196,19 @@ static int move_decode(const MDB_val *v, struct move *ret)
 	if (d.root.type != MSGPACK_OBJECT_ARRAY || d.root.via.array.size != MOVE_FIELDS)
 		r = -EBADMSG;
 	if (r == 0)
-		r = mp_as_str(&d.root.via.array.ptr[0], &op, &n);
-	if (r == 0 && n >= sizeof(ret->op))
+		r = move_fields(d.root.via.array.ptr, &m);
+	mp_release(&d);
+	if (r == 0)
+		r = store_move_encode(&m, &b);
+	if (r == 0 && !store_same_bytes(&b, v))
 		r = -EBADMSG;
 	if (r == 0)
-		r = mp_as_uint(&d.root.via.array.ptr[1], UINT64_MAX, &ret->from);
-	if (r == 0)
-		r = mp_as_uint(&d.root.via.array.ptr[2], UINT64_MAX, &ret->to);
-	if (r == 0) {
-		memset(ret->op, 0, sizeof(ret->op));
-		memcpy(ret->op, op, n);
-	}
-	mp_release(&d);
+		*ret = m;
 	return r;
 }
 
 /* The newest move of @env under @c; *@ret_k is where. */
-static int move_last(MDB_cursor *c, const char *env, MDB_val *ret_k, struct move *ret)
+static int move_last(MDB_cursor *c, const char *env, MDB_val *ret_k, struct store_move *ret)
 {
 	uint8_t kb[80];
 	size_t n = move_key(kb, env, UINT64_MAX);
@@ -195,13 +221,13 @@ static int move_last(MDB_cursor *c, const char *env, MDB_val *ret_k, struct move
 	if (k.mv_size != n || memcmp(k.mv_data, kb, n - 8) != 0)
 		return -ENOENT;
 	*ret_k = k;
-	return move_decode(&v, ret);
+	return store_move_decode(&v, ret);
 }
 
 /* An undone move is forgotten, so that the newest that is left is the next one to undo. */
 static int move_undo(struct store *s, MDB_txn *t, const char *env)
 {
-	struct move m;
+	struct store_move m;
 	MDB_cursor *c;
 	MDB_val k;
 	int r = store_lm_err(mdb_cursor_open(t, s->db[DB_MOVES], &c));
@@ -229,7 +255,7 @@ int store_env_last_move(struct store *s, const char *env, char ret_op[static 32]
 			store_layer *ret_from)
 {
 	cleanup_rd struct store_rd rd = {0};
-	struct move m;
+	struct store_move m;
 	MDB_cursor *c;
 	MDB_val k;
 	int r = store_env_name_valid(env) ? store_rd_begin(s, &rd) : -EINVAL;
@@ -311,7 +337,7 @@ int store_env_list(struct store *s, int (*fn)(void *arg, const struct store_env 
 	     r = store_cur_get(c, DB_ENVS, &k, &v, MDB_NEXT)) {
 		struct store_env e;
 
-		r = decode(&k, &v, &e);
+		r = store_env_decode(&k, &v, &e);
 		if (r == 0)
 			r = fn(arg, &e);
 		if (r)
@@ -428,7 +454,7 @@ static int leave_open(struct store *s, MDB_txn *t, store_layer layer)
 
 int store_env_move(struct store *s, struct store_env *env, store_layer target, const char *op)
 {
-	struct move m = {.to = target};
+	struct store_move m = {.to = target};
 	cleanup_tx MDB_txn *t = NULL;
 	struct store_env e;
 	int r = op[0] && strlen(op) < sizeof(m.op) ? store_tx_begin(s, &t) : -EINVAL;

@@ -1,52 +1,27 @@
 #include <string.h>
 #include <time.h>
 
-#include "store/key.h"
-#include "store/store_internal.h"
-
-/* parent, state, created, records, bytes, journal, commit */
-#define LAYER_LEN (8 + 4 + 8 + 4 + 8 + 8 + 8 + DIGEST_LEN)
+#include "store/codec.h"
 
 int store_layer_read(struct store *s, MDB_txn *txn, store_layer layer, struct store_layer_rec *ret)
 {
 	uint8_t kb[8];
 	MDB_val k = {8, kb}, v;
-	const uint8_t *p;
 	int r;
 
 	key_be64(kb, layer);
 	r = store_tx_get(s, txn, DB_LAYERS, &k, &v);
-	if (r < 0)
-		return r;
-	if (v.mv_size != LAYER_LEN)
-		return -EBADMSG;
-	p = v.mv_data;
-	ret->parent = key_get_be64(p);
-	ret->state = key_get_be32(p + 8);
-	ret->created.tv_sec = (time_t)key_get_be64(p + 12);
-	ret->created.tv_nsec = (long)key_get_be32(p + 20);
-	ret->records = key_get_be64(p + 24);
-	ret->bytes = key_get_be64(p + 32);
-	ret->journal = key_get_be64(p + 40);
-	memcpy(ret->commit.b, p + 48, DIGEST_LEN);
-	return 0;
+	return r < 0 ? r : store_layer_decode(&v, ret);
 }
 
 int store_layer_write(struct store *s, MDB_txn *txn, store_layer layer,
 		      const struct store_layer_rec *rec)
 {
-	uint8_t kb[8], p[LAYER_LEN];
-	MDB_val k = {8, kb}, v = {LAYER_LEN, p};
+	uint8_t kb[8], p[STORE_LAYER_LEN];
+	MDB_val k = {8, kb}, v = {sizeof(p), p};
 
 	key_be64(kb, layer);
-	key_be64(p, rec->parent);
-	key_be32(p + 8, rec->state);
-	key_be64(p + 12, (uint64_t)rec->created.tv_sec);
-	key_be32(p + 20, (uint32_t)rec->created.tv_nsec);
-	key_be64(p + 24, rec->records);
-	key_be64(p + 32, rec->bytes);
-	key_be64(p + 40, rec->journal);
-	memcpy(p + 48, rec->commit.b, DIGEST_LEN);
+	store_layer_encode(rec, p);
 	return store_tx_put(s, txn, DB_LAYERS, &k, &v, 0);
 }
 
@@ -174,47 +149,23 @@ struct journal_call {
 	void *arg;
 };
 
-/* One entry: kind, length, and the key without its layer. */
-static int entry(const struct journal_call *c, enum store_key_kind kind, const uint8_t *k, size_t n)
+static int entry(void *arg, enum store_db db, const uint8_t *k, size_t n)
 {
-	uint64_t ino;
+	const struct journal_call *c = arg;
+	store_ino ino = key_get_be64(k);
 
-	if (n < 8)
-		return -EBADMSG;
-	ino = key_get_be64(k);
-	switch (kind) {
-	case STORE_KEY_INODE:
-		return n == 8 ? c->fn(c->arg, kind, ino, NULL, 0, 0) : -EBADMSG;
-	case STORE_KEY_EXTENT:
-		return n == 16 ? c->fn(c->arg, kind, ino, NULL, 0, key_get_be64(k + 8)) : -EBADMSG;
-	case STORE_KEY_NAME:
-	case STORE_KEY_XATTR:
-		return n > 9 ? c->fn(c->arg, kind, ino, (const char *)k + 8, n - 9, 0) : -EBADMSG;
-	case STORE_KEY_LINK:
-		return n > 17 ? c->fn(c->arg, kind, ino, (const char *)k + 16, n - 17,
-				      key_get_be64(k + 8))
-			      : -EBADMSG;
+	switch ((int)db) {
+	case DB_INODES:
+		return c->fn(c->arg, STORE_KEY_INODE, ino, NULL, 0, 0);
+	case DB_EXTENTS:
+		return c->fn(c->arg, STORE_KEY_EXTENT, ino, NULL, 0, key_get_be64(k + 8));
+	case DB_LINKS:
+		return c->fn(c->arg, STORE_KEY_LINK, ino, (const char *)k + 16, n - 17,
+			     key_get_be64(k + 8));
+	default:
+		return c->fn(c->arg, db == DB_NAMES ? STORE_KEY_NAME : STORE_KEY_XATTR, ino,
+			     (const char *)k + 8, n - 9, 0);
 	}
-	return -EBADMSG;
-}
-
-static int entries(const struct journal_call *c, const MDB_val *v)
-{
-	const uint8_t *p = v->mv_data, *end = p + v->mv_size;
-	int r = 0;
-
-	while (p < end && r == 0) {
-		size_t n;
-
-		if (end - p < 3)
-			return -EBADMSG;
-		n = (size_t)p[1] << 8 | p[2];
-		if ((size_t)(end - p) - 3 < n)
-			return -EBADMSG;
-		r = entry(c, p[0], p + 3, n);
-		p += 3 + n;
-	}
-	return r;
 }
 
 int store_layer_journal(struct store *s, store_layer layer,
@@ -242,7 +193,7 @@ int store_layer_journal(struct store *s, store_layer layer,
 	while (r == 0 && k.mv_size == 16 && key_get_be64(k.mv_data) == layer) {
 		r = store_sum_strip(DB_JOURNAL, &k, &v);
 		if (r == 0)
-			r = entries(&c, &v);
+			r = store_journal_each(&v, entry, &c);
 		if (r)
 			return r;
 		r = store_cur_raw(cur, &k, &v, MDB_NEXT);

@@ -11,8 +11,7 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/mp.h"
-#include "store/key.h"
-#include "store/store_internal.h"
+#include "store/entry.h"
 
 #define FORMAT_WORDS "rattan store, format "
 #define LOCK_WORDS   "rattan store lock, pid namespace "
@@ -27,6 +26,11 @@ static const char *const db_names[DB_COUNT] = {
 	[DB_ENVS] = "envs",       [DB_MOVES] = "moves",
 	[DB_META] = "meta",       [DB_SMALL] = "small",
 };
+
+const char *store_db_name(enum store_db db)
+{
+	return (int)db == DB_CHUNKS ? "chunks" : db_names[db];
+}
 
 /* What stands in a data directory before anything in it is opened. */
 enum dir_kind {
@@ -202,23 +206,59 @@ static int open_chunk_db(struct store *s)
 	return store_lm_err(rc);
 }
 
+int store_super_encode(const struct store_super *sb, struct buf *b)
+{
+	int r = mp_put_map(b, 4);
+
+	if (r == 0)
+		r = mp_put_cstr(b, "block") ?: mp_put_uint(b, sb->block);
+	if (r == 0)
+		r = mp_put_cstr(b, "created") ?: mp_put_int(b, sb->created);
+	if (r == 0)
+		r = mp_put_cstr(b, "digest") ?: mp_put_cstr(b, sb->digest);
+	if (r == 0)
+		r = mp_put_cstr(b, "format") ?: mp_put_uint(b, sb->format);
+	return r;
+}
+
+int store_super_decode(const MDB_val *v, struct store_super *ret)
+{
+	cleanup_buf struct buf b = {0};
+	struct store_super sb = {0};
+	struct mp_doc d = {0};
+	const char *digest = NULL;
+	size_t n = 0;
+	int r = mp_parse(v->mv_data, v->mv_size, &d);
+
+	if (r == 0)
+		r = mp_as_uint(mp_get(&d.root, "format"), UINT32_MAX, &sb.format);
+	if (r == 0)
+		r = mp_as_uint(mp_get(&d.root, "block"), UINT32_MAX, &sb.block);
+	if (r == 0)
+		r = mp_as_int(mp_get(&d.root, "created"), &sb.created);
+	if (r == 0)
+		r = mp_as_str(mp_get(&d.root, "digest"), &digest, &n);
+	if (r == 0 && n < sizeof(sb.digest))
+		memcpy(sb.digest, digest, n);
+	mp_release(&d);
+	if (r == 0)
+		r = store_super_encode(&sb, &b);
+	if (r == 0 && !store_same_bytes(&b, v))
+		r = -EBADMSG;
+	if (r == 0)
+		*ret = sb;
+	return r == -ENOENT ? -EBADMSG : r;
+}
+
 static int put_superblock(struct store *s)
 {
+	struct store_super sb = {STORE_FORMAT, STORE_BLOCK, time(NULL), DIGEST_NAME};
 	cleanup_tx MDB_txn *t = NULL;
 	cleanup_buf struct buf b = {0};
 	char name[] = "superblock";
 	MDB_val k = {strlen(name), name}, v;
-	int r = 0;
+	int r = store_super_encode(&sb, &b);
 
-	r = mp_put_map(&b, 4);
-	if (r == 0)
-		r = mp_put_cstr(&b, "block") ?: mp_put_uint(&b, STORE_BLOCK);
-	if (r == 0)
-		r = mp_put_cstr(&b, "created") ?: mp_put_int(&b, time(NULL));
-	if (r == 0)
-		r = mp_put_cstr(&b, "digest") ?: mp_put_cstr(&b, DIGEST_NAME);
-	if (r == 0)
-		r = mp_put_cstr(&b, "format") ?: mp_put_uint(&b, STORE_FORMAT);
 	if (r == 0)
 		r = store_tx_begin(s, &t);
 	if (r < 0)
@@ -230,50 +270,30 @@ static int put_superblock(struct store *s)
 	return r < 0 ? r : store_tx_commit(s, &t);
 }
 
-static int parse_superblock(const MDB_val *v, uint64_t *ret_format, uint64_t *ret_block,
-			    bool *ret_sha256)
-{
-	struct mp_doc d = {0};
-	const char *digest = NULL;
-	size_t n = 0;
-	int r = mp_parse(v->mv_data, v->mv_size, &d);
-
-	if (r == 0)
-		r = mp_as_uint(mp_get(&d.root, "format"), UINT32_MAX, ret_format);
-	if (r == 0)
-		r = mp_as_uint(mp_get(&d.root, "block"), UINT32_MAX, ret_block);
-	if (r == 0)
-		r = mp_as_str(mp_get(&d.root, "digest"), &digest, &n);
-	if (r == 0)
-		*ret_sha256 = n == strlen(DIGEST_NAME) && !memcmp(digest, DIGEST_NAME, n);
-	mp_release(&d);
-	return r;
-}
-
 static int check_superblock(struct store *s, struct diag *diag)
 {
 	cleanup_rd struct store_rd rd = {0};
 	char name[] = "superblock";
 	MDB_val k = {strlen(name), name}, v;
-	uint64_t format = 0, block = 0;
-	bool sha256 = false;
+	struct store_super sb = {0};
 	int r = store_rd_begin(s, &rd);
 
 	if (r == 0)
 		r = store_rd_get(&rd, DB_META, &k, &v);
 	if (r == 0)
-		r = parse_superblock(&v, &format, &block, &sha256);
+		r = store_super_decode(&v, &sb);
 	if (r == -ENOENT || r == -EBADMSG)
 		return diag_set(diag, -EBADMSG, "the superblock of the store in '%s' is damaged",
 				s->dir);
 	if (r < 0)
 		return diag_set(diag, r, "cannot read the store in '%s': %s", s->dir, err_text(r));
-	if (format != STORE_FORMAT || block != STORE_BLOCK || !sha256)
+	if (sb.format != STORE_FORMAT || sb.block != STORE_BLOCK ||
+	    strcmp(sb.digest, DIGEST_NAME) != 0)
 		return diag_set(diag, -EPROTONOSUPPORT,
 				"the store in '%s' was made with format %llu, blocks of %llu bytes "
 				"and digest %s, which this version of rattan does not read",
-				s->dir, (unsigned long long)format, (unsigned long long)block,
-				sha256 ? DIGEST_NAME : "other than " DIGEST_NAME);
+				s->dir, (unsigned long long)sb.format, (unsigned long long)sb.block,
+				sb.digest);
 	return 0;
 }
 
@@ -469,10 +489,10 @@ int store_tx_count(struct store *s, MDB_txn *t, const char *name, uint64_t n, ui
 	uint8_t b[8];
 	int r = store_tx_get(s, t, DB_META, &k, &v);
 
-	if (r == 0 && v.mv_size == 8)
-		first = key_get_be64(v.mv_data);
-	else if (r != -ENOENT)
-		return r < 0 ? r : -EBADMSG;
+	if (r == 0)
+		r = store_num_decode(&v, &first);
+	if (r < 0 && r != -ENOENT)
+		return r;
 	if (n > UINT64_MAX - first)
 		return -ENOSPC;
 	key_be64(b, first + n);

@@ -6,8 +6,7 @@
 #include <sys/statvfs.h>
 
 #include "base/cleanup.h"
-#include "store/key.h"
-#include "store/store_internal.h"
+#include "store/codec.h"
 
 #define REF_MAX 255
 
@@ -46,12 +45,7 @@ static int ref_read(struct store *s, MDB_txn *t, const char *name, store_layer *
 	MDB_val k = ref_key(name), v;
 	int r = ref_ok(name) ? store_tx_get(s, t, DB_REFS, &k, &v) : -EINVAL;
 
-	if (r < 0)
-		return r;
-	if (v.mv_size != 8)
-		return -EBADMSG;
-	*ret = key_get_be64(v.mv_data);
-	return 0;
+	return r < 0 ? r : store_num_decode(&v, ret);
 }
 
 int store_ref_get(struct store *s, const char *name, store_layer *ret)

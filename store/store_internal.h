@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -48,6 +49,10 @@ uint32_t store_sum(enum store_db db, const MDB_val *k, const void *p, size_t n);
 bool store_sum_has(enum store_db db);
 /* Take the check value off @v, or -EBADMSG. */
 int store_sum_strip(enum store_db db, const MDB_val *k, MDB_val *v) MUST_USE;
+static inline bool store_same_bytes(const struct buf *b, const MDB_val *v)
+{
+	return b->len == v->mv_size && (b->len == 0 || !memcmp(b->data, v->mv_data, b->len));
+}
 
 /* ---- LMDB (lm.c) ---- */
 
@@ -203,10 +208,35 @@ void store_fresh_free(struct store *s);
 
 /* ---- commits (commit.c) ---- */
 
+/* The msgpack records; a decoder takes only what the encoder writes. */
+int store_commit_encode(const struct store_commit *c, struct buf *b) MUST_USE;
+int store_commit_decode(const MDB_val *v, const struct digest *id,
+			struct store_commit *ret) MUST_USE;
 bool store_digest_is_zero(const struct digest *d);
 int store_commit_add(struct store *s, MDB_txn *txn, const struct store_commit *c) MUST_USE;
 /* store_head_commit within a transaction. */
 int store_head_read(struct store *s, MDB_txn *t, store_layer layer, store_layer *ret) MUST_USE;
+
+/* ---- environments and their moves (envs.c), the superblock (open.c) ---- */
+
+int store_env_encode(const struct store_env *e, struct buf *b) MUST_USE;
+int store_env_decode(const MDB_val *k, const MDB_val *v, struct store_env *ret) MUST_USE;
+
+struct store_move {
+	char op[32];
+	store_layer from, to;
+	struct timespec time;
+};
+int store_move_encode(const struct store_move *m, struct buf *b) MUST_USE;
+int store_move_decode(const MDB_val *v, struct store_move *ret) MUST_USE;
+
+struct store_super {
+	uint64_t format, block;
+	int64_t created;
+	char digest[32];
+};
+int store_super_encode(const struct store_super *sb, struct buf *b) MUST_USE;
+int store_super_decode(const MDB_val *v, struct store_super *ret) MUST_USE;
 
 /* ---- refs (ref.c) ---- */
 

@@ -1,8 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/key.h"
-#include "store/store_internal.h"
+#include "store/codec.h"
 
 struct store_view {
 	struct store *s;
@@ -84,15 +83,6 @@ int store_view_inode(struct store_view *v, store_ino ino, struct rec_inode *ret)
 
 /* ---- names ---- */
 
-static int name_value(const MDB_val *val, struct rec_name *ret)
-{
-	if (val->mv_size != 12)
-		return -EBADMSG;
-	ret->ino = key_get_be64(val->mv_data);
-	ret->type = key_get_be32((const uint8_t *)val->mv_data + 8);
-	return 0;
-}
-
 int store_view_name(struct store_view *v, store_ino parent, const char *name, size_t len,
 		    struct rec_name *ret)
 {
@@ -106,7 +96,7 @@ int store_view_name(struct store_view *v, store_ino parent, const char *name, si
 	key_num(&k, parent);
 	key_name(&k, name, len);
 	r = find(v, &rd, DB_NAMES, &k, &val);
-	return r < 0 ? r : name_value(&val, ret);
+	return r < 0 ? r : store_name_decode(&val, ret);
 }
 
 struct names_call {
@@ -118,7 +108,7 @@ static int on_name(void *arg, const uint8_t *mid, size_t n, const MDB_val *val)
 {
 	const struct names_call *c = arg;
 	struct rec_name name;
-	int r = n < 2 || !val ? -EBADMSG : name_value(val, &name);
+	int r = n < 2 || !val ? -EBADMSG : store_name_decode(val, &name);
 
 	return r < 0 ? r : c->fn(c->arg, (const char *)mid, n - 1, &name);
 }
@@ -136,20 +126,6 @@ int store_view_names(struct store_view *v, store_ino parent,
 
 /* ---- extents ---- */
 
-static int extent_value(const MDB_val *val, struct store_extent *e)
-{
-	if (val->mv_size != 4 && val->mv_size != 4 + DIGEST_LEN)
-		return -EBADMSG;
-	e->len = key_get_be32(val->mv_data);
-	if ((e->len == 0) != (val->mv_size == 4) || e->len > STORE_BLOCK)
-		return -EBADMSG;
-	if (e->len)
-		memcpy(e->chunk.b, (const uint8_t *)val->mv_data + 4, DIGEST_LEN);
-	else
-		memset(e->chunk.b, 0, DIGEST_LEN);
-	return 0;
-}
-
 int store_view_extent(struct store_view *v, store_ino ino, uint64_t block, struct store_extent *ret)
 {
 	cleanup_rd struct store_rd rd = {0};
@@ -162,7 +138,7 @@ int store_view_extent(struct store_view *v, store_ino ino, uint64_t block, struc
 	key_num(&k, block);
 	r = find(v, &rd, DB_EXTENTS, &k, &val);
 	if (r == 0)
-		r = extent_value(&val, &e);
+		r = store_extent_decode(&val, &e);
 	if (r == 0)
 		*ret = e;
 	return r;
@@ -177,7 +153,7 @@ static int on_extent(void *arg, const uint8_t *mid, size_t n, const MDB_val *val
 {
 	const struct extents_call *c = arg;
 	struct store_extent e;
-	int r = n != 8 || !val ? -EBADMSG : extent_value(val, &e);
+	int r = n != 8 || !val ? -EBADMSG : store_extent_decode(val, &e);
 
 	if (r < 0)
 		return r;
@@ -203,8 +179,10 @@ int store_view_xattr(struct store_view *v, store_ino ino, const char *name, stru
 	cleanup_rd struct store_rd rd = {0};
 	struct key k = {0};
 	size_t len = strlen(name);
-	const uint8_t *p;
+	const void *p;
 	MDB_val val;
+	size_t n;
+	bool there;
 	int r;
 
 	if (len == 0 || len > STORE_NAME_MAX)
@@ -212,12 +190,11 @@ int store_view_xattr(struct store_view *v, store_ino ino, const char *name, stru
 	key_num(&k, ino);
 	key_name(&k, name, len);
 	r = find(v, &rd, DB_XATTRS, &k, &val);
-	if (r < 0)
-		return r;
-	p = val.mv_data;
-	if (p[0] != 1)
-		return -ENOENT;
-	return buf_put(out, p + 1, val.mv_size - 1);
+	if (r == 0)
+		r = store_there_decode(&val, &there, &p, &n);
+	if (r == 0 && !there)
+		r = -ENOENT;
+	return r < 0 ? r : buf_put(out, p, n);
 }
 
 struct xattrs_call {
@@ -229,11 +206,13 @@ static int on_xattr(void *arg, const uint8_t *mid, size_t n, const MDB_val *val)
 {
 	const struct xattrs_call *c = arg;
 
-	if (n < 2 || !val)
+	const void *p;
+	bool there;
+	size_t len;
+
+	if (n < 2 || !val || store_there_decode(val, &there, &p, &len) < 0)
 		return -EBADMSG;
-	if (*(const uint8_t *)val->mv_data != 1)
-		return 0;
-	return c->fn(c->arg, (const char *)mid, val->mv_size - 1);
+	return there ? c->fn(c->arg, (const char *)mid, len) : 0;
 }
 
 int store_view_xattrs(struct store_view *v, store_ino ino,
@@ -255,11 +234,11 @@ static int on_link(void *arg, const uint8_t *mid, size_t n, const MDB_val *val)
 {
 	const struct links_call *c = arg;
 
-	if (n < 10 || !val)
+	bool there;
+
+	if (n < 10 || !val || store_there_decode(val, &there, NULL, NULL) < 0)
 		return -EBADMSG;
-	if (*(const uint8_t *)val->mv_data != 1)
-		return 0;
-	return c->fn(c->arg, key_get_be64(mid), (const char *)mid + 8, n - 9);
+	return there ? c->fn(c->arg, key_get_be64(mid), (const char *)mid + 8, n - 9) : 0;
 }
 
 int store_view_links(struct store_view *v, store_ino ino,

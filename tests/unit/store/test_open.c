@@ -142,8 +142,9 @@ static void superblock(const char *key, size_t n, const void *value, int want, c
 
 static void superblocks(void)
 {
-	static const char other[] = "\x83\xa5"
-				    "block\xcd\x10\x00\xa6"
+	static const char other[] = "\x84\xa5"
+				    "block\xcd\x10\x00\xa7"
+				    "created\x01\xa6"
 				    "digest\xa6"
 				    "sha256\xa6"
 				    "format\x02";
