@@ -339,6 +339,7 @@ void node_attr(struct ovl *o, struct node *n, struct ovl_attr *ret)
 			},
 		.btime = r->btime,
 		.valid_ms = n->host_only ? host_ttl(o, r->origin.flags) : OVL_FOREVER,
+		.unsettled = n->dropped_in ? n->drops : 0,
 	};
 }
 

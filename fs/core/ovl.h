@@ -73,6 +73,8 @@ struct ovl_attr {
 	struct stat st; /* stored owner ids; st_ino set; st_dev 0; st_blksize STORE_BLOCK */
 	struct timespec btime;
 	uint32_t valid_ms;
+	/* Not 0: see ovl_unsettled(). */
+	uint32_t unsettled;
 };
 struct ovl_entry {
 	store_ino ino; /* 0 only in ovl_lookup's negative answer */
@@ -100,6 +102,16 @@ int ovl_rmdir(struct ovl *o, store_ino parent, const char *name) MUST_USE;
 /* @flags: RENAME_NOREPLACE, RENAME_EXCHANGE (renameat2(2)); RENAME_WHITEOUT is -EINVAL. */
 int ovl_rename(struct ovl *o, store_ino parent, const char *name, store_ino newparent,
 	       const char *newname, unsigned flags) MUST_USE;
+/* The same, and the inodes that were moved, 0 for none: their change time is another now. */
+int ovl_rename_told(struct ovl *o, store_ino parent, const char *name, store_ino newparent,
+		    const char *newname, unsigned flags, store_ino ret_moved[static 2]) MUST_USE;
+/* Whoever keeps a count of links of its own and lowers it when a removal returns must not take over
+ * attributes that it is shown between the removal and that: it would count twice. Attributes of an
+ * inode that lost one name of several say so (ovl_attr.unsettled) until ovl_settled() was called.
+ * ovl_unsettled: the directory that the last of them was removed from, for waiting until nobody is
+ * inside a removal there; 0 when there is none, or another caller was told already. */
+store_ino ovl_unsettled(struct ovl *o, store_ino ino, uint32_t *ret_which);
+void ovl_settled(struct ovl *o, store_ino ino, uint32_t which);
 /* NUL-terminated, at most PATH_MAX with it. */
 int ovl_readlink(struct ovl *o, store_ino ino, char ret_target[static 4096]) MUST_USE;
 
@@ -107,7 +119,8 @@ int ovl_readlink(struct ovl *o, store_ino ino, char ret_target[static 4096]) MUS
  * the entry, to be given back to continue after it, and returns nonzero to stop before this entry.
  * With @plus, @e is complete and an accepted entry has taken a reference ("." and ".." never); else
  * only e->ino and the type in e->attr.st.st_mode are set. A host name that cannot be looked at comes
- * with @e->ino 0 and the type alone ("plus"), or with an unknown number. Cookies are stable while the
+ * with @e->ino 0 and the type alone ("plus"), or with an unknown number; an unsettled inode with
+ * @e->ino 0, its number in e->attr. Cookies are stable while the
  * directory is referenced: an entry that stays is given once, whatever comes and goes around it. */
 int ovl_readdir(struct ovl *o, store_ino dir, uint64_t cookie, bool plus,
 		int (*fn)(void *arg, const char *name, uint64_t cookie, const struct ovl_entry *e),

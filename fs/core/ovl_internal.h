@@ -132,6 +132,10 @@ struct node {
 	struct host_source *src;              /* EX to set; of rec.origin.root, once opened */
 	struct node *host_parent;     /* EX: host_only: pinned, so that it can be materialised */
 	atomic_int_least64_t checked; /* ms: when the host was last asked */
+	/* EX to set: the caller may not have counted the last removal of a name yet (ovl_unsettled). */
+	store_ino dropped_in; /* 0: it has */
+	uint32_t drops;       /* never 0 after the first */
+	bool settling;        /* somebody was told */
 };
 
 /* Numbers given by the core to host inodes that hostsrc_ino() cannot number: never forgotten (F2). */

@@ -38,26 +38,36 @@ static int emit_name(struct dirread *d, const struct listing_entry *le)
 	return d->fn(d->arg, le->name, le->cookie, &e) ? 1 : 0;
 }
 
+/* EX. Give back the reference that looking @ino up took. */
+static void unlook(struct dirread *d, store_ino ino)
+{
+	struct node *n = node_find(d->o, ino);
+
+	if (n) {
+		atomic_fetch_sub(&n->nlookup, 1);
+		node_reap(d->o, n);
+	}
+}
+
 /* EX. 1 to stop, 0 to go on (also past a host name that went away). */
 static int emit_plus(struct dirread *d, const struct listing_entry *le)
 {
 	struct ovl_entry e;
-	struct node *n;
+	store_ino ino;
 	int r = lookup_locked(d->o, d->dir, le->name, le->len, &e);
 
 	if (r < 0 && r != -ENOMEM && le->host)
 		return emit_name(d, le);
 	if (r < 0 || !e.ino)
 		return r;
+	ino = e.ino;
+	/* What must not be taken over is not offered. */
+	if (e.attr.unsettled)
+		e.ino = e.attr.unsettled = 0;
 	r = d->fn(d->arg, le->name, le->cookie, &e);
-	if (r == 0)
-		return 0;
-	n = node_find(d->o, e.ino);
-	if (n) {
-		atomic_fetch_sub(&n->nlookup, 1);
-		node_reap(d->o, n);
-	}
-	return 1;
+	if (r || !e.ino)
+		unlook(d, ino);
+	return r ? 1 : 0;
 }
 
 /* EX. A host name gets its number when it is listed; d_ino must be what lookup will say. */

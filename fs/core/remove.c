@@ -1,4 +1,4 @@
-/* Taking names away: unlink, rmdir. */
+/* Taking names away: unlink, rmdir; and when the caller has counted that. */
 #include "fs/core/remove.h"
 
 int may_remove(struct ovl *o, struct node *dir, const char *name, size_t len, struct node *n)
@@ -31,8 +31,12 @@ int drop_link(struct ovl *o, struct node *n, store_ino parent, const char *name,
 	n->rec.nlink = S_ISDIR(n->rec.mode) || n->rec.nlink == 0 ? 0 : n->rec.nlink - 1;
 	n->rec.ctime = *now;
 	/* An inode that ends keeps its last place: it is of use to nobody, but for a message. */
-	if (n->rec.nlink > 0)
+	if (n->rec.nlink > 0) {
 		r = place_del(o, n, parent, name, len);
+		n->dropped_in = parent;
+		n->drops = n->drops + 1 ? n->drops + 1 : 1;
+		n->settling = false;
+	}
 	node_dirty(o, n);
 	return r;
 }
@@ -114,4 +118,32 @@ int ovl_unlink(struct ovl *o, store_ino parent, const char *name)
 int ovl_rmdir(struct ovl *o, store_ino parent, const char *name)
 {
 	return remove_name(o, parent, name, true);
+}
+
+store_ino ovl_unsettled(struct ovl *o, store_ino ino, uint32_t *ret_which)
+{
+	struct node *n;
+	store_ino dir = 0;
+
+	lock_excl(o);
+	n = node_find(o, ino);
+	if (n && !n->settling) {
+		dir = n->dropped_in;
+		*ret_which = n->drops;
+		n->settling = true;
+	}
+	unlock(o);
+	return dir;
+}
+
+void ovl_settled(struct ovl *o, store_ino ino, uint32_t which)
+{
+	struct node *n;
+
+	lock_excl(o);
+	n = node_find(o, ino);
+	/* A later removal has to be waited for by itself. */
+	if (n && n->drops == which)
+		n->dropped_in = 0;
+	unlock(o);
 }

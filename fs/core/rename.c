@@ -207,6 +207,14 @@ static int rename_locked(struct ovl *o, store_ino parent, store_ino newparent, s
 int ovl_rename(struct ovl *o, store_ino parent, const char *name, store_ino newparent,
 	       const char *newname, unsigned flags)
 {
+	store_ino moved[2];
+
+	return ovl_rename_told(o, parent, name, newparent, newname, flags, moved);
+}
+
+int ovl_rename_told(struct ovl *o, store_ino parent, const char *name, store_ino newparent,
+		    const char *newname, unsigned flags, store_ino ret_moved[static 2])
+{
 	struct end from = {.name = name}, to = {.name = newname};
 	int r = name_check(name, &from.len);
 
@@ -225,6 +233,8 @@ int ovl_rename(struct ovl *o, store_ino parent, const char *name, store_ino newp
 		return r;
 	lock_excl(o);
 	r = rename_locked(o, parent, newparent, &from, &to, flags);
+	ret_moved[0] = from.n ? from.n->ino : 0;
+	ret_moved[1] = to.n && flags & RENAME_EXCHANGE ? to.n->ino : 0;
 	end_release(o, &from);
 	end_release(o, &to);
 	unlock(o);

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/fuse/reply.h"
+
 int notifier_init(struct notifier *n)
 {
 	int r = pthread_mutex_init(&n->lock, NULL);
@@ -24,13 +26,29 @@ int notifier_init(struct notifier *n)
 	return 0;
 }
 
-/* Errors mean that the kernel does not know the inode or name, or is gone: nothing is stale. */
-static void tell(struct session *se, store_ino ino, const char *name, size_t len)
+/* Returns once no system call is inside a removal in @dir that we have answered: the kernel locks a
+ * directory to look for a name to invalidate, and that of a removal is held until the link count has
+ * been lowered. No file has this name, which is longer than a name can be. */
+static void wait_for_removals(struct session *se, store_ino dir)
 {
-	if (len)
-		(void)fuse_lowlevel_notify_inval_entry(se->fuse, ino, name, len);
-	else
-		(void)fuse_lowlevel_notify_inval_inode(se->fuse, ino, 0, 0);
+	char name[STORE_NAME_MAX + 2];
+
+	memset(name, 'x', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	(void)fuse_lowlevel_notify_inval_entry(se->fuse, dir, name, sizeof(name) - 1);
+}
+
+/* Errors mean that the kernel does not know the inode or name, or is gone: nothing is stale. */
+static void tell(struct session *se, const struct notice *x)
+{
+	if (x->settles) {
+		wait_for_removals(se, x->ino);
+		ovl_settled(se->ovl, x->settles, x->which);
+	} else if (x->len) {
+		(void)fuse_lowlevel_notify_inval_entry(se->fuse, x->ino, x->name, x->len);
+	} else {
+		(void)fuse_lowlevel_notify_inval_inode(se->fuse, x->ino, 0, 0);
+	}
 }
 
 static struct notice *take_locked(struct notifier *n)
@@ -57,7 +75,7 @@ static void *notifier_main(void *arg)
 		}
 		x = take_locked(n);
 		(void)pthread_mutex_unlock(&n->lock);
-		tell(se, x->ino, x->name, x->len);
+		tell(se, x);
 		free(x);
 		(void)pthread_mutex_lock(&n->lock);
 	}
@@ -101,36 +119,42 @@ void notifier_release(struct notifier *n)
 	(void)pthread_mutex_destroy(&n->lock);
 }
 
-static void notify(struct session *se, store_ino ino, const char *name, size_t len)
+/* Takes @x. False: there is no mount yet, or no more, and so nothing cached that could be stale. */
+static bool enqueue(struct notifier *n, struct notice *x)
 {
-	struct notifier *n = &se->notifier;
-	struct notice *x = malloc(sizeof(*x) + len + 1);
+	bool runs;
 
-	if (x) {
-		x->next = NULL;
-		x->ino = ino;
-		x->len = len;
-		if (len)
-			memcpy(x->name, name, len);
-		x->name[len] = '\0';
-	}
 	(void)pthread_mutex_lock(&n->lock);
-	if (!n->runs) {
-		/* No mount yet, or no more: nothing is cached that could be stale. */
-		(void)pthread_mutex_unlock(&n->lock);
-		free(x);
-		return;
-	}
-	if (x) {
+	runs = n->runs;
+	if (runs && x) {
 		*n->last = x;
 		n->last = &x->next;
 		(void)pthread_cond_signal(&n->more);
 	}
 	(void)pthread_mutex_unlock(&n->lock);
+	if (!runs)
+		free(x);
+	return runs;
+}
+
+static void notify(struct session *se, store_ino ino, const char *name, size_t len)
+{
+	struct notice *x = calloc(1, sizeof(*x) + len + 1);
+
+	if (x) {
+		x->ino = ino;
+		x->len = len;
+		if (len)
+			memcpy(x->name, name, len);
+	}
 	/* Without memory for the queue the caller waits instead: a notice is never lost, and the
 	 * core promised to call from a thread that serves nothing. */
-	if (!x)
-		tell(se, ino, name, len);
+	if (enqueue(&se->notifier, x) && !x) {
+		if (len)
+			(void)fuse_lowlevel_notify_inval_entry(se->fuse, ino, name, len);
+		else
+			(void)fuse_lowlevel_notify_inval_inode(se->fuse, ino, 0, 0);
+	}
 }
 
 void session_notify_inode(void *session, store_ino ino)
@@ -142,6 +166,49 @@ void session_notify_entry(void *session, store_ino parent, const char *name, siz
 {
 	if (len)
 		notify(session, parent, name, len);
+}
+
+/* ---- answers that overtake each other ---- */
+
+/*
+ * The kernel takes in an answer in the thread of its caller, so two answers may be taken in the other
+ * way round than they were given. It has a counter against that: attributes asked for before the
+ * inode's version last changed are not taken over. A removal, a rename or a new extended attribute
+ * does not change the version (fuse_dir_changed, fuse_update_ctime): attributes from before it could
+ * stay in the cache for ever. An invalidation of no pages does, and nothing else.
+ */
+void session_attr_changed(struct session *se, store_ino ino)
+{
+	if (ino)
+		(void)fuse_lowlevel_notify_inval_inode(se->fuse, ino, -1, 0);
+}
+
+/*
+ * A removal of one name of several lowers the kernel's own count (fuse_entry_unlinked): when new
+ * attributes were taken over just before, twice. Then a file that is there has no links: it cannot be
+ * linked, and its watchers are told that it is gone. While that can be, the version changes before
+ * each answer, so that it reaches its caller and not the inode.
+ */
+double session_attr_seconds(struct session *se, const struct ovl_attr *a)
+{
+	struct notice *x;
+	store_ino dir;
+	uint32_t which;
+
+	if (!a->unsettled)
+		return reply_seconds(a->valid_ms);
+	session_attr_changed(se, a->st.st_ino);
+	x = calloc(1, sizeof(*x));
+	dir = x ? ovl_unsettled(se->ovl, a->st.st_ino, &which) : 0;
+	if (!dir) {
+		free(x);
+		return 0;
+	}
+	x->ino = dir;
+	x->settles = a->st.st_ino;
+	x->which = which;
+	(void)enqueue(&se->notifier, x);
+	return 0;
 }
 
 /* ---- shared mappings ---- */

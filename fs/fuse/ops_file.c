@@ -50,9 +50,13 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len,
 		  struct fuse_file_info *fi)
 {
+	struct session *se = op_session(req);
+	int r = ovl_fallocate(se->ovl, ino, mode, (uint64_t)off, (uint64_t)len);
+
 	(void)fi;
-	reply_status(req,
-		     ovl_fallocate(op_session(req)->ovl, ino, mode, (uint64_t)off, (uint64_t)len));
+	if (r == 0)
+		session_attr_changed(se, ino);
+	reply_status(req, r);
 }
 
 void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)

@@ -19,6 +19,12 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	reply_entry(req, r, &e);
 }
 
+static void dir_changed(fuse_req_t req, int r, fuse_ino_t dir)
+{
+	if (r == 0)
+		session_attr_changed(op_session(req), dir);
+}
+
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
 {
 	struct ovl_cred cred = op_cred(req);
@@ -26,6 +32,7 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, 
 	int r;
 
 	r = ovl_mknod(op_session(req)->ovl, parent, name, mode, rdev, &cred, &e);
+	dir_changed(req, r, parent);
 	reply_entry(req, r, &e);
 }
 
@@ -36,6 +43,7 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 	int r;
 
 	r = ovl_mkdir(op_session(req)->ovl, parent, name, mode, &cred, &e);
+	dir_changed(req, r, parent);
 	reply_entry(req, r, &e);
 }
 
@@ -46,6 +54,7 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const cha
 	int r;
 
 	r = ovl_symlink(op_session(req)->ovl, parent, name, target, &cred, &e);
+	dir_changed(req, r, parent);
 	reply_entry(req, r, &e);
 }
 
@@ -55,22 +64,40 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name
 	int r;
 
 	r = ovl_link(op_session(req)->ovl, ino, parent, name, &e);
+	dir_changed(req, r, parent);
 	reply_entry(req, r, &e);
 }
 
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	reply_status(req, ovl_unlink(op_session(req)->ovl, parent, name));
+	int r = ovl_unlink(op_session(req)->ovl, parent, name);
+
+	dir_changed(req, r, parent);
+	reply_status(req, r);
 }
 
 void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	reply_status(req, ovl_rmdir(op_session(req)->ovl, parent, name));
+	int r = ovl_rmdir(op_session(req)->ovl, parent, name);
+
+	dir_changed(req, r, parent);
+	reply_status(req, r);
 }
 
 void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
 	       const char *newname, unsigned flags)
 {
-	reply_status(req,
-		     ovl_rename(op_session(req)->ovl, parent, name, newparent, newname, flags));
+	struct session *se = op_session(req);
+	store_ino moved[2] = {0};
+	int r;
+
+	r = ovl_rename_told(se->ovl, parent, name, newparent, newname, flags, moved);
+	dir_changed(req, r, parent);
+	if (newparent != parent)
+		dir_changed(req, r, newparent);
+	if (r == 0) {
+		session_attr_changed(se, moved[0]);
+		session_attr_changed(se, moved[1]);
+	}
+	reply_status(req, r);
 }

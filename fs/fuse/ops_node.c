@@ -140,10 +140,17 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 		stored = w->out;
 	}
 	r = ovl_setxattr(w->se->ovl, ino, name, stored, size, flags);
+	if (r == 0)
+		session_attr_changed(w->se, ino);
 	reply_status(req, r);
 }
 
 void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
-	reply_status(req, ovl_removexattr(op_session(req)->ovl, ino, name));
+	struct session *se = op_session(req);
+	int r = ovl_removexattr(se->ovl, ino, name);
+
+	if (r == 0)
+		session_attr_changed(se, ino);
+	reply_status(req, r);
 }

@@ -34,10 +34,8 @@ static const void *raw_arg(const struct worker *w, size_t size)
 	return w->req_len >= sizeof(*w->req) + size ? w->req + 1 : NULL;
 }
 
-static void raw_time(uint32_t valid_ms, uint64_t *ret_sec, uint32_t *ret_nsec)
+static void raw_time(double seconds, uint64_t *ret_sec, uint32_t *ret_nsec)
 {
-	double seconds = reply_seconds(valid_ms);
-
 	*ret_sec = (uint64_t)seconds;
 	*ret_nsec = (uint32_t)((seconds - (double)*ret_sec) * 1e9);
 }
@@ -87,8 +85,10 @@ static void raw_tmpfile(struct worker *w)
 	if (r == 0) {
 		out.entry.nodeid = e.ino;
 		out.entry.generation = 1;
-		raw_time(e.valid_ms, &out.entry.entry_valid, &out.entry.entry_valid_nsec);
-		raw_time(e.attr.valid_ms, &out.entry.attr_valid, &out.entry.attr_valid_nsec);
+		raw_time(reply_seconds(e.valid_ms), &out.entry.entry_valid,
+			 &out.entry.entry_valid_nsec);
+		raw_time(session_attr_seconds(se, &e.attr), &out.entry.attr_valid,
+			 &out.entry.attr_valid_nsec);
 		raw_attr(se, &e.attr, &out.entry.attr);
 	}
 	if (!raw_reply(w, r, &out, sizeof(out)) && r == 0)
@@ -132,7 +132,7 @@ static void raw_statx(struct worker *w)
 
 	r = ovl_getattr(w->se->ovl, w->req->nodeid, &a);
 	if (r == 0) {
-		raw_time(a.valid_ms, &out.attr_valid, &out.attr_valid_nsec);
+		raw_time(session_attr_seconds(w->se, &a), &out.attr_valid, &out.attr_valid_nsec);
 		fill_statx(w->se, &a, &out.stat);
 	}
 	(void)raw_reply(w, r, &out, sizeof(out));

@@ -20,14 +20,14 @@ double reply_seconds(uint32_t valid_ms)
 	return valid_ms == OVL_FOREVER ? FOREVER_SECONDS : valid_ms / 1000.0;
 }
 
-struct fuse_entry_param reply_entry_param(const struct session *se, const struct ovl_entry *e)
+struct fuse_entry_param reply_entry_param(struct session *se, const struct ovl_entry *e)
 {
 	struct fuse_entry_param p = {
 		.ino = e->ino,
 		/* Inode numbers are never used again (F2), so one generation serves them all. */
 		.generation = 1,
 		.attr = e->attr.st,
-		.attr_timeout = reply_seconds(e->attr.valid_ms),
+		.attr_timeout = session_attr_seconds(se, &e->attr),
 		.entry_timeout = reply_seconds(e->valid_ms),
 	};
 
@@ -56,6 +56,7 @@ void reply_entry(fuse_req_t req, int r, const struct ovl_entry *e)
 
 void reply_attr(fuse_req_t req, int r, const struct ovl_attr *a)
 {
+	struct session *se = op_session(req);
 	struct stat st;
 
 	if (r < 0) {
@@ -63,8 +64,8 @@ void reply_attr(fuse_req_t req, int r, const struct ovl_attr *a)
 		return;
 	}
 	st = a->st;
-	ids_show(&op_session(req)->ids, &st);
-	(void)fuse_reply_attr(req, &st, reply_seconds(a->valid_ms));
+	ids_show(&se->ids, &st);
+	(void)fuse_reply_attr(req, &st, session_attr_seconds(se, a));
 }
 
 void reply_target(fuse_req_t req, int r, const char *target)

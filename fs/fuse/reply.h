@@ -14,7 +14,7 @@ int reply_errno(int r);
 /* How long an answer may be cached, in seconds. */
 double reply_seconds(uint32_t valid_ms);
 /* @e as libfuse wants it, owners as shown. */
-struct fuse_entry_param reply_entry_param(const struct session *se, const struct ovl_entry *e);
+struct fuse_entry_param reply_entry_param(struct session *se, const struct ovl_entry *e);
 
 void reply_status(fuse_req_t req, int r);
 /* When the kernel does not take an entry, its reference goes back to the core. */

@@ -61,8 +61,10 @@ struct loop {
 struct notice {
 	struct notice *next;
 	store_ino ino;
-	size_t len;  /* of @name; 0: the inode itself */
-	char name[]; /* NUL-terminated */
+	store_ino settles; /* not 0: wait for removals in @ino, then this inode is settled */
+	uint32_t which;    /* of its removals */
+	size_t len;        /* of @name; 0: the inode itself */
+	char name[];       /* NUL-terminated */
 };
 
 struct notifier {
@@ -129,6 +131,12 @@ void notifier_stop(struct notifier *n);
 void notifier_release(struct notifier *n);
 void session_notify_inode(void *session, store_ino ino);
 void session_notify_entry(void *session, store_ino parent, const char *name, size_t len);
+
+/* The attributes of @ino were changed, and the answer that tells the kernel so is about to be given:
+ * answers with older ones, given but not yet taken in, are void. Takes no lock in the kernel. */
+void session_attr_changed(struct session *se, store_ino ino);
+/* How long attributes may be cached, in seconds; makes sure that unsettled ones are not. */
+double session_attr_seconds(struct session *se, const struct ovl_attr *a);
 
 /* ---- ops_raw.c ---- */
 

@@ -587,6 +587,7 @@ struct entry {
 	char name[256];
 	store_ino ino;
 	uint32_t type;
+	bool ref; /* the listing took a reference */
 };
 struct list {
 	struct entry *v;
@@ -616,7 +617,9 @@ static int list_add(void *arg, const char *name, uint64_t cookie, const struct o
 			tap_fatal("memory");
 	}
 	snprintf(l->v[l->n].name, sizeof(l->v[l->n].name), "%s", name);
-	l->v[l->n].ino = e->ino;
+	/* What is not to be taken over (ovl_unsettled) is named only. */
+	l->v[l->n].ino = e->ino ? e->ino : e->attr.st.st_ino;
+	l->v[l->n].ref = l->plus && e->ino;
 	l->v[l->n++].type = e->attr.st.st_mode & S_IFMT;
 	return 0;
 }
@@ -640,8 +643,8 @@ static struct list list_ours(struct model *m, store_ino ino)
 			bad(m, "readdir");
 			break;
 		}
-		for (size_t i = had; l.plus && i < l.n; i++)
-			ovl_forget(m->f.o, l.v[i].ino, 1);
+		for (size_t i = had; i < l.n; i++)
+			ovl_forget(m->f.o, l.v[i].ino, l.v[i].ref ? 1 : 0);
 	} while (l.cookie != before);
 	if (l.n)
 		qsort(l.v, l.n, sizeof(*l.v), entry_cmp);

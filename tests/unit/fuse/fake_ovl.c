@@ -28,13 +28,15 @@ static void fill(struct ovl *o, store_ino ino, struct ovl_attr *a)
 		       .st_mode = ino == 1 || ino == FAKE_DIR
 					  ? S_IFDIR | 0755
 					  : S_IFREG | (ino == FAKE_SETUID ? 04755 : 0644),
-		       .st_nlink = 1,
+		       .st_nlink = (nlink_t)(1 + atomic_load(&o->more_links)),
+		       .st_ctim.tv_sec = atomic_load(&o->ctime),
 		       .st_uid = 1234,
 		       .st_gid = 1235,
 		       .st_size = (off_t)(size ? size : FAKE_SIZE),
 		       .st_blksize = 131072},
 		.btime = {.tv_sec = 4711, .tv_nsec = 42},
 		.valid_ms = valid(o),
+		.unsettled = atomic_load(&o->unsettled),
 	};
 }
 
@@ -126,11 +128,26 @@ int ovl_rmdir(struct ovl *o, store_ino parent, const char *name)
 	return atomic_load(&o->result);
 }
 
-int ovl_rename(struct ovl *o, store_ino parent, const char *name, store_ino newparent,
-	       const char *newname, unsigned flags)
+int ovl_rename_told(struct ovl *o, store_ino parent, const char *name, store_ino newparent,
+		    const char *newname, unsigned flags, store_ino ret_moved[static 2])
 {
 	(void)parent, (void)name, (void)newparent, (void)newname, (void)flags;
+	ret_moved[0] = ret_moved[1] = 0;
 	return atomic_load(&o->result);
+}
+
+store_ino ovl_unsettled(struct ovl *o, store_ino ino, uint32_t *ret_which)
+{
+	(void)ino;
+	*ret_which = atomic_load(&o->unsettled);
+	return atomic_exchange(&o->told, true) ? 0 : 1;
+}
+
+void ovl_settled(struct ovl *o, store_ino ino, uint32_t which)
+{
+	(void)ino;
+	if (which == atomic_load(&o->unsettled))
+		atomic_store(&o->unsettled, 0);
 }
 
 int ovl_readlink(struct ovl *o, store_ino ino, char ret_target[static 4096])
@@ -171,6 +188,8 @@ int ovl_readdir(struct ovl *o, store_ino dir, uint64_t cookie, bool plus,
 int ovl_getattr(struct ovl *o, store_ino ino, struct ovl_attr *ret)
 {
 	fill(o, ino, ret);
+	if (atomic_compare_exchange_strong(&o->hold_attr, &ino, 0))
+		hold(o);
 	return 0;
 }
 

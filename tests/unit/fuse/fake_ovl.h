@@ -19,9 +19,11 @@
 #define FAKE_SETUID (FAKE_FIRST + 7) /* "h" */
 
 struct ovl {
-	_Atomic int result;        /* set: what every changing call returns when negative */
-	_Atomic bool hold;         /* set: reads of "a", and every fsync, wait while true */
-	_Atomic int held;          /* calls that wait now */
+	_Atomic int result; /* set: what every changing call returns when negative */
+	_Atomic bool hold;  /* set: reads of "a", and every fsync, wait while true */
+	_Atomic store_ino
+		hold_attr; /* set: the next getattr of this inode waits too, with what it read */
+	_Atomic int held;  /* calls that wait now */
 	_Atomic int read_delay_us; /* set */
 	_Atomic int refs;          /* references that the kernel holds, root excluded */
 	_Atomic unsigned set;      /* the last setattr's flags */
@@ -29,7 +31,11 @@ struct ovl {
 	_Atomic unsigned umask;
 	_Atomic int killpriv; /* writes with the flag */
 	_Atomic int writes, copies, tmpfiles, fsyncs, flushes;
-	_Atomic uint64_t size;     /* set: of every file; 0: FAKE_SIZE */
-	_Atomic uint32_t valid_ms; /* set: of what is answered; 0: OVL_FOREVER */
-	_Atomic bool many;         /* set: the root lists 5000 names */
+	_Atomic uint64_t size;      /* set: of every file; 0: FAKE_SIZE */
+	_Atomic uint32_t valid_ms;  /* set: of what is answered; 0: OVL_FOREVER */
+	_Atomic int more_links;     /* set: of every file, than one */
+	_Atomic int ctime;          /* set: of every file */
+	_Atomic bool many;          /* set: the root lists 5000 names */
+	_Atomic uint32_t unsettled; /* set: of every file, until it is settled */
+	_Atomic bool told;          /* somebody settles it; set to have that once more */
 };

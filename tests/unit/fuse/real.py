@@ -123,10 +123,47 @@ def attributes():
     ok(os.statvfs(".").f_namemax == 255, "statfs")
 
 
+def racing():
+    """Names of one file come and go while others look at it: the count of links that the kernel keeps stays right."""
+    put("hub", b"hub")
+    os.mkdir("spokes")
+
+    def worker(k):
+        for i in range(100):
+            a = f"spokes/{k}-{i % 5}"
+            os.link("hub", a)
+            if os.stat(a).st_nlink < 2 or get(a) != b"hub":
+                return 1
+            os.unlink(a)
+        return 0
+
+    def looker(_):
+        return 0 if all(os.stat("hub").st_nlink >= 1 for _ in range(600)) else 1
+
+    good = True
+    for _ in range(6):
+        pids = []
+        for fn, k in [(worker, 0), (looker, 1), (worker, 2), (looker, 3)]:
+            pid = os.fork()
+            if not pid:
+                try:
+                    os._exit(fn(k))
+                except OSError as e:
+                    print(f"# {e}", flush=True)
+                    os._exit(1)
+            pids.append(pid)
+        good = all([os.waitpid(p, 0)[1] == 0 for p in pids]) and good
+    ok(good, "a file whose names come and go is never missing")
+    ok(os.stat("hub").st_nlink == 1, "and has one link in the end")
+    os.unlink("hub")
+    os.rmdir("spokes")
+
+
 def write():
     names()
     content()
     attributes()
+    racing()
 
 
 def read():

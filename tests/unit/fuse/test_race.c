@@ -1,0 +1,218 @@
+/* Answers that overtake each other on their way into the kernel: what it caches must be the newest, and its own
+ * count of links must not lose one twice. */
+#include <fcntl.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "fs/fuse/mount.h"
+#include "fs/fuse/proto.h"
+#include "tests/lib/tap.h"
+#include "tests/unit/fuse/fake_ovl.h"
+#include "tests/unit/fuse/rig.h"
+
+/* ---- what clients do; a negative result is -errno ---- */
+
+static int ctime_of(const char *name, int force)
+{
+	struct statx sx;
+
+	if (statx(AT_FDCWD, name, force ? AT_STATX_FORCE_SYNC : 0, STATX_BASIC_STATS, &sx) < 0)
+		return -errno;
+	return (int)sx.stx_ctime.tv_sec;
+}
+
+static int c_ctime(int force)
+{
+	return ctime_of("a", force);
+}
+
+static int c_dir_ctime(int force)
+{
+	return ctime_of(".", force);
+}
+
+static int c_links(int arg)
+{
+	struct stat st;
+
+	(void)arg;
+	return stat("a", &st) < 0 ? -errno : (int)st.st_nlink;
+}
+
+static int c_setxattr(int arg)
+{
+	(void)arg;
+	return setxattr("a", "user.x", "y", 1, 0) < 0 ? -errno : 0;
+}
+
+static int c_fallocate(int arg)
+{
+	int fd = open("a", O_WRONLY | O_CLOEXEC), r;
+
+	(void)arg;
+	r = fd < 0 || fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) < 0
+		    ? -errno
+		    : 0;
+	(void)close(fd);
+	return r;
+}
+
+static int c_unlink(int arg)
+{
+	(void)arg;
+	return unlink("b") < 0 ? -errno : 0;
+}
+
+static int c_rmdir(int arg)
+{
+	(void)arg;
+	return rmdir("new") < 0 ? -errno : 0;
+}
+
+static int c_mkdir(int arg)
+{
+	(void)arg;
+	return mkdir("new", 0700) < 0 ? -errno : 0;
+}
+
+static int c_mknod(int arg)
+{
+	(void)arg;
+	return mknod("made", S_IFREG | 0600, 0) < 0 ? -errno : 0;
+}
+
+static int c_symlink(int arg)
+{
+	(void)arg;
+	return symlink("target", "sym") < 0 && errno != EIO ? -errno : 0; /* the fake's is a file */
+}
+
+static int c_rename(int arg)
+{
+	(void)arg;
+	return rename("c", "moved") < 0 ? -errno : 0;
+}
+
+static int c_link(int arg)
+{
+	(void)arg;
+	return link("a", "linked") < 0 ? -errno : 0;
+}
+
+/* ---- tests ---- */
+
+static uint64_t getattrs(struct session *se)
+{
+	struct session_stats s;
+
+	session_stats(se, &s);
+	return s.by_op[FUSE_GETATTR];
+}
+
+static bool held(struct ovl *o, int n)
+{
+	for (int i = 0; i < 2000 && atomic_load(&o->held) != n; i++)
+		(void)usleep(1000);
+	return atomic_load(&o->held) == n;
+}
+
+/* A stat asks, something changes and returns, and only then the stat gets its answer, of before. */
+static void overtake(struct rig *r, struct ovl *o, int (*look)(int), int (*change)(int),
+		     const char *what)
+{
+	static int time = 1000;
+
+	atomic_store(&o->ctime, ++time);
+	eq_int(rig_do(r, look, 1), time, "%s: the time before", what);
+	atomic_store(&o->hold, true);
+	atomic_store(&o->hold_attr, look == c_dir_ctime ? 1 : FAKE_FIRST);
+	rig_call(r, 0, look, 1);
+	ok(held(o, 1), "a stat waits for its answer");
+	atomic_store(&o->ctime, ++time);
+	rig_call(r, 1, change, 0);
+	eq_int(rig_wait(r, 1, 2000), 0, "a change overtakes it");
+	atomic_store(&o->hold, false);
+	ok(rig_wait(r, 0, 2000) > 0, "it gets its answer");
+	eq_int(rig_do(r, look, 0), time, "which is not kept");
+}
+
+static void test_overtaking(struct rig *r, struct ovl *o)
+{
+	overtake(r, o, c_ctime, c_setxattr, "setxattr");
+	overtake(r, o, c_ctime, c_fallocate, "a hole");
+	overtake(r, o, c_dir_ctime, c_mkdir, "mkdir");
+	overtake(r, o, c_dir_ctime, c_rmdir, "rmdir");
+	overtake(r, o, c_dir_ctime, c_mknod, "mknod");
+	overtake(r, o, c_dir_ctime, c_symlink, "symlink");
+	overtake(r, o, c_dir_ctime, c_unlink, "unlink");
+	overtake(r, o, c_dir_ctime, c_rename, "rename");
+	overtake(r, o, c_dir_ctime, c_link, "link");
+}
+
+static void refresh(const struct ovl_notify *n)
+{
+	n->inval_inode(n->arg, FAKE_FIRST);
+	(void)usleep(50000);
+}
+
+static void test_links(struct rig *r, struct session *se, struct ovl *o, const struct ovl_notify *n)
+{
+	uint64_t before;
+
+	/* A count of links that the kernel must not take over: it would find nothing to link. */
+	atomic_store(&o->more_links, 1);
+	refresh(n);
+	eq_int(rig_do(r, c_links, 0), 2, "two links");
+	atomic_store(&o->told, true);
+	atomic_store(&o->unsettled, 7);
+	atomic_store(&o->more_links, -1);
+	refresh(n);
+	before = getattrs(se);
+	eq_int(rig_do(r, c_links, 0), 0, "an unsettled count is shown");
+	eq_int(rig_do(r, c_links, 0), 0, "again");
+	eq_int(getattrs(se), before + 2, "and not cached");
+	eq_int(rig_do(r, c_link, 0), 0, "nor taken over: the kernel links the file");
+
+	atomic_store(&o->told, false);
+	eq_int(rig_do(r, c_links, 0), 0, "the first that is shown is settled");
+	for (int i = 0; i < 2000 && atomic_load(&o->unsettled); i++)
+		(void)usleep(1000);
+	eq_int(atomic_load(&o->unsettled), 0, "soon");
+	eq_int(rig_do(r, c_links, 0), 0, "then asked for once more");
+	before = getattrs(se);
+	eq_int(rig_do(r, c_links, 0), 0, "and kept");
+	eq_int(getattrs(se), before, "without a message");
+	eq_int(rig_do(r, c_link, 0), -ENOENT, "by the kernel, too");
+	atomic_store(&o->more_links, 0);
+}
+
+int main(void)
+{
+	static struct ovl o;
+	struct session_opts opts = {
+		.ovl = &o,
+		.ids = {.squash = true, .store_uid = 1000, .store_gid = 1000},
+		.spin_us = -1,
+	};
+	struct session *se;
+	struct ovl_notify n;
+	struct rig r;
+
+	rig_open(&r, false);
+	if (session_new(&se) < 0)
+		tap_fatal("session_new");
+	n = session_notify(se);
+	opts.fuse_fd = r.fuse_fd;
+	if (session_start(se, &opts) < 0)
+		tap_fatal("session_start");
+	for (int i = 0; i < 2; i++) {
+		rig_call(&r, i, c_links, 0);
+		(void)rig_wait(&r, i, 2000);
+	}
+	test_overtaking(&r, &o);
+	test_links(&r, se, &o, &n);
+	eq_int(mount_detach(r.mnt, false), 0, "unmount");
+	session_stop(se);
+	rig_close(&r);
+	return tap_done();
+}
