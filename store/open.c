@@ -13,9 +13,7 @@
 #include "base/mp.h"
 #include "store/entry.h"
 
-#define FORMAT_WORDS "rattan store, format "
-#define LOCK_WORDS   "rattan store lock, pid namespace "
-#define DIGEST_NAME  "sha256"
+#define LOCK_WORDS "rattan store lock, pid namespace "
 
 static const char *const db_names[DB_COUNT] = {
 	[DB_INODES] = "inodes",   [DB_NAMES] = "names",
@@ -81,9 +79,9 @@ static int check_format(int dirfd, const char *dir, struct diag *diag)
 
 	if (r < 0 && r != -EFBIG)
 		return diag_set(diag, r, "cannot read '%s/format': %s", dir, err_text(r));
-	if (r == 0 && b.len > strlen(FORMAT_WORDS) &&
-	    !memcmp(b.data, FORMAT_WORDS, strlen(FORMAT_WORDS))) {
-		n = strtoul((char *)b.data + strlen(FORMAT_WORDS), &end, 10);
+	if (r == 0 && b.len > strlen(STORE_FORMAT_WORDS) &&
+	    !memcmp(b.data, STORE_FORMAT_WORDS, strlen(STORE_FORMAT_WORDS))) {
+		n = strtoul((char *)b.data + strlen(STORE_FORMAT_WORDS), &end, 10);
 		if (n && *end == '\n' && n != STORE_FORMAT)
 			return diag_set(diag, -EPROTONOSUPPORT,
 					"the store in '%s' has format %lu; this version of rattan "
@@ -95,26 +93,6 @@ static int check_format(int dirfd, const char *dir, struct diag *diag)
 	}
 	return diag_set(diag, -EBADMSG, "'%s/format' is damaged: it does not name a store format",
 			dir);
-}
-
-static int write_format(int dirfd)
-{
-	static const char words[] = FORMAT_WORDS "2\n";
-	cleanup_fd int fd =
-		openat(dirfd, "format.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	int r;
-
-	_Static_assert(STORE_FORMAT == 2, "words must say STORE_FORMAT");
-	if (fd < 0)
-		return ret_nerrno();
-	r = io_write_full(fd, words, sizeof(words) - 1);
-	if (r == 0 && fsync(fd) < 0)
-		r = ret_nerrno();
-	if (r == 0 && renameat(dirfd, "format.new", dirfd, "format") < 0)
-		r = ret_nerrno();
-	if (r == 0 && fsync(dirfd) < 0)
-		r = ret_nerrno();
-	return r;
 }
 
 /* ---- one PID namespace ---- */
@@ -250,26 +228,6 @@ int store_super_decode(const MDB_val *v, struct store_super *ret)
 	return r == -ENOENT ? -EBADMSG : r;
 }
 
-static int put_superblock(struct store *s)
-{
-	struct store_super sb = {STORE_FORMAT, STORE_BLOCK, time(NULL), DIGEST_NAME};
-	cleanup_tx MDB_txn *t = NULL;
-	cleanup_buf struct buf b = {0};
-	char name[] = "superblock";
-	MDB_val k = {strlen(name), name}, v;
-	int r = store_super_encode(&sb, &b);
-
-	if (r == 0)
-		r = store_tx_begin(s, &t);
-	if (r < 0)
-		return r;
-	v = (MDB_val){b.len, b.data};
-	r = store_tx_put(s, t, DB_META, &k, &v, MDB_NOOVERWRITE);
-	if (r == -EEXIST) /* an earlier creation came this far */
-		return 0;
-	return r < 0 ? r : store_tx_commit(s, &t);
-}
-
 static int check_superblock(struct store *s, struct diag *diag)
 {
 	cleanup_rd struct store_rd rd = {0};
@@ -288,7 +246,7 @@ static int check_superblock(struct store *s, struct diag *diag)
 	if (r < 0)
 		return diag_set(diag, r, "cannot read the store in '%s': %s", s->dir, err_text(r));
 	if (sb.format != STORE_FORMAT || sb.block != STORE_BLOCK ||
-	    strcmp(sb.digest, DIGEST_NAME) != 0)
+	    strcmp(sb.digest, STORE_DIGEST_NAME) != 0)
 		return diag_set(diag, -EPROTONOSUPPORT,
 				"the store in '%s' was made with format %llu, blocks of %llu bytes "
 				"and digest %s, which this version of rattan does not read",
@@ -405,14 +363,25 @@ static int open_envs(struct store *s, const struct store_limits *lim, bool fresh
 	if (r == 0)
 		r = open_chunk_db(s);
 	if (r == 0 && fresh)
-		r = put_superblock(s);
+		r = store_create_superblock(s);
 	if (r == 0)
 		r = check_superblock(s, diag);
 	if (r == 0 && fresh)
-		r = write_format(s->dir_fd);
+		r = store_create_end(s);
 	if (r < 0)
 		return diag_set(diag, r, "cannot open the store in '%s': %s", s->dir, err_text(r));
 	return 0;
+}
+
+static int open_or_make(struct store *s, const struct store_limits *lim, bool fresh,
+			struct diag *diag)
+{
+	struct diag first = {0};
+	int r = open_envs(s, lim, fresh, fresh ? &first : diag);
+
+	if (r == -EBADMSG && fresh && store_create_clear(s) == 0)
+		return open_envs(s, lim, fresh, diag);
+	return r < 0 && fresh ? diag_set(diag, r, "%s", first.text) : r;
 }
 
 int store_open_limits(const char *dir, unsigned flags, const struct store_limits *lim,
@@ -443,7 +412,7 @@ int store_open_limits(const char *dir, unsigned flags, const struct store_limits
 	if (r == 0)
 		r = lock_namespace(s, diag);
 	if (r == 0)
-		r = open_envs(s, lim, fresh, diag);
+		r = open_or_make(s, lim, fresh, diag);
 	if (s->dir_fd >= 0)
 		(void)retry_flock(s->dir_fd, LOCK_UN);
 	if (r < 0) {

@@ -18,8 +18,10 @@
 #include "base/err.h"
 #include "store/store.h"
 
-#define STORE_FORMAT   2
-#define STORE_MAP_SIZE ((size_t)1 << 40)
+#define STORE_FORMAT       2
+#define STORE_FORMAT_WORDS "rattan store, format "
+#define STORE_DIGEST_NAME  "sha256"
+#define STORE_MAP_SIZE     ((size_t)1 << 40)
 
 /* The named databases of the meta environment; the chunk environment has only its unnamed one. The
  * order is part of the format: check values are seeded with it. */
@@ -111,6 +113,15 @@ struct store_limits {
 /* store_open with other map sizes, for tests of a full map. */
 int store_open_limits(const char *dir, unsigned flags, const struct store_limits *lim,
 		      struct diag *diag, struct store **ret) MUST_USE;
+
+/* ---- making one (create.c), with the directory locked ---- */
+
+int store_create_superblock(struct store *s) MUST_USE;
+/* All of it to the disk, and then the file that names it. */
+int store_create_end(struct store *s) MUST_USE;
+/* Take away what a creation left that cannot be gone on with; -EBADMSG: it may be somebody's store. Closes
+ * the environments. */
+int store_create_clear(struct store *s) MUST_USE;
 
 /* A meta reader that goes back by itself at the end of the scope. */
 struct store_rd {

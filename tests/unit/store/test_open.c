@@ -192,6 +192,7 @@ static void unfinished(void)
 {
 	char dir[64], path[128];
 	struct store *s;
+	store_layer l;
 
 	make_dir(dir);
 	store_close(open_store(dir));
@@ -201,6 +202,22 @@ static void unfinished(void)
 	refused(dir, 0, -ENOENT, "no store", "unfinished is not there");
 	s = open_store(dir);
 	ok(there(dir, "format"), "and is finished when asked to create");
+	if (store_ref_set(s, "tag/kept", 1) != -ENOENT || store_layer_new(s, 0, &l) < 0 ||
+	    store_ref_set(s, "tag/kept", l) < 0)
+		tap_fatal("ref");
+	store_close(s);
+	if (unlink(path) < 0)
+		tap_fatal("unlink");
+	s = open_store(dir);
+	eq_int(store_ref_get(s, "tag/kept", &l), 0,
+	       "what is whole stays when only the format is lost");
+	store_close(s);
+	if (unlink(path) < 0)
+		tap_fatal("unlink");
+	put_file(dir, "chunks/data.mdb", "torn");
+	s = open_store(dir);
+	eq_int(store_ref_get(s, "tag/kept", &l), -ENOENT,
+	       "what a power loss left of a creation is made anew");
 	store_close(s);
 	rm_rf(dir);
 }
