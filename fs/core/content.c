@@ -406,7 +406,8 @@ int content_next_locked(struct content *c, uint64_t idx, uint64_t *ret)
 }
 
 /* How far data reaches from the start of block @idx, in bytes: whole pages, as a hole must not begin
- * inside what one write put there. */
+ * inside what one write put there. Zeros at the end do not count, as they will not once they are flushed:
+ * what is a hole must not change between two questions. */
 static int data_len_locked(struct content *c, uint64_t idx, uint64_t *ret)
 {
 	struct place p;
@@ -414,6 +415,8 @@ static int data_len_locked(struct content *c, uint64_t idx, uint64_t *ret)
 
 	if (r < 0)
 		return r;
+	if (p.at == PLACE_BLK)
+		p.len = (uint32_t)blk_trim(p.blk->data, p.len);
 	*ret = ((uint64_t)p.len + 4095) / 4096 * 4096;
 	return 0;
 }
