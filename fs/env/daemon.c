@@ -415,7 +415,8 @@ static int enter_in_child(const char *mnt, struct diag *why, bool *ret_parent)
 		return ret_nerrno();
 	rd = pipefd[0];
 	wr = pipefd[1];
-	pid = fork();
+	/* Not fork(): the thread that a sanitizer starts in the child would forbid unshare(2). */
+	pid = _Fork();
 	if (pid < 0)
 		return ret_nerrno();
 	*ret_parent = pid > 0;

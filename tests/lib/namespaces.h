@@ -14,7 +14,7 @@
 static inline void need_namespaces(void)
 {
 	int status = 0;
-	pid_t pid = fork();
+	pid_t pid = _Fork(); /* fork(): a sanitizer's thread in the child would forbid unshare(2) */
 
 	if (pid == 0)
 		_exit(unshare(CLONE_NEWUSER) < 0 ? 77 : 0);

@@ -19,11 +19,11 @@
 #include "fs/ctl/ctl_client.h"
 #include "fs/ctl/ctl_io.h"
 #include "fs/ctl/ctl_msg.h"
+#include "tests/lib/namespaces.h"
 #include "tests/lib/tap.h"
 
 struct place {
 	char top[64], data[80], host[80];
-	bool ns; /* the daemon can have namespaces of its own; else its mounts are on the host */
 };
 
 static struct ctl *open_env(const struct place *p, const char *const *writable)
@@ -85,7 +85,7 @@ static void first_use(const struct place *p)
 	eq_int(ctl_attach(c, &d, &a), 0, "attach: %s", d.text);
 	printf("# first open and attach: %lld ms\n", io_now_ms() - t);
 	ok(fstat(a.root_fd, &s1) == 0 && S_ISDIR(s1.st_mode), "the root is a directory");
-	ok((a.userns_fd >= 0) == p->ns && (a.mntns_fd >= 0) == p->ns, "namespaces come along");
+	ok(a.userns_fd >= 0 && a.mntns_fd >= 0, "namespaces come along");
 	eq_str(a.writable, "/workspace\n/tmp\n/var/tmp\n/home/user", "the agent's places");
 	eq_int(put_file(c, "workspace/a", "hello"), 0, "a file is written");
 	eq_int(get_file(c, "workspace/a", text), 0, "and read");
@@ -789,32 +789,14 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 	return 0;
 }
 
-/* 0, or why there can be no namespace: under TSan every process has a second thread (EINVAL). */
-static int try_ns(void)
-{
-	pid_t pid = fork();
-	int status = 1;
-
-	if (pid == 0)
-		_exit(unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0 ? errno : 0);
-	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
-		return -ECHILD;
-	return -WEXITSTATUS(status);
-}
-
 int main(void)
 {
 	struct place p = {.top = "/tmp/rattan-test-XXXXXX"};
 
-	cleanup_fd int dev = open("/dev/fuse", O_RDWR | O_CLOEXEC), fd = -1;
+	cleanup_fd int fd = -1;
 	char file[96];
-	int ns = try_ns();
 
-	if (dev < 0 || (ns < 0 && ns != -EINVAL)) {
-		printf("1..0 # SKIP no /dev/fuse or no user namespaces\n");
-		return 0;
-	}
-	p.ns = ns == 0;
+	need_namespaces();
 	if (!mkdtemp(p.top))
 		tap_fatal("no directory");
 	(void)snprintf(p.data, sizeof(p.data), "%s/data", p.top);
@@ -830,10 +812,8 @@ int main(void)
 	history(&p);
 	looking(&p);
 	leases(&p);
-	if (p.ns) {
-		binds(&p);
-		bind_holders(&p);
-	}
+	binds(&p);
+	bind_holders(&p);
 	overlays(&p);
 	host_mounts(&p);
 	hostile_clients(&p);
