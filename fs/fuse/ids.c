@@ -69,7 +69,8 @@ static bool acl_valid(const void *value, size_t len)
 	return le32toh(head.version) == ACL_VERSION;
 }
 
-/* The id of a named entry as the mount shows it; false: it cannot. */
+/* The id of a named entry as the mount shows it; false: it cannot. The lists of host files name the
+ * user as the host does. */
 static bool entry_show(const struct session_ids *ids, struct acl_entry *e)
 {
 	uint32_t id = le32toh(e->id);
@@ -77,13 +78,26 @@ static bool entry_show(const struct session_ids *ids, struct acl_entry *e)
 
 	if (tag == ACL_TAG_USER) {
 		e->id = htole32(ids->show_uid);
-		return id == ids->store_uid;
+		return id == ids->store_uid || id == ids->show_uid;
 	}
 	if (tag == ACL_TAG_GROUP) {
 		e->id = htole32(ids->show_gid);
-		return id == ids->store_gid;
+		return id == ids->store_gid || id == ids->show_gid;
 	}
 	return true;
+}
+
+/* Does @e name whom the entry before it in the result names? Entries of a kind are neighbours, and one id
+ * alone is shown. */
+static bool names_same(const uint8_t *bytes, size_t out, const struct acl_entry *e)
+{
+	struct acl_entry last;
+	uint16_t tag = le16toh(e->tag);
+
+	if (out == sizeof(struct acl_head) || (tag != ACL_TAG_USER && tag != ACL_TAG_GROUP))
+		return false;
+	memcpy(&last, bytes + out - sizeof(last), sizeof(last));
+	return last.tag == e->tag;
 }
 
 size_t ids_acl_show(const struct session_ids *ids, void *value, size_t len)
@@ -96,7 +110,7 @@ size_t ids_acl_show(const struct session_ids *ids, void *value, size_t len)
 		return len;
 	for (size_t in = out; in < len; in += sizeof(e)) {
 		memcpy(&e, bytes + in, sizeof(e));
-		if (!entry_show(ids, &e))
+		if (!entry_show(ids, &e) || names_same(bytes, out, &e))
 			continue;
 		memcpy(bytes + out, &e, sizeof(e));
 		out += sizeof(e);

@@ -24,7 +24,7 @@ struct ovl_cred ids_cred(const struct session_ids *ids, uid_t uid, gid_t gid, mo
 /* Is @name an xattr whose value holds ids (system.posix_acl_*)? */
 bool ids_is_acl(const char *name);
 /* Rewrite the ids of a POSIX ACL in place. Showing drops entries for ids that the mount cannot show
- * (the kernel would refuse the whole value), so the value may get shorter: the new length is
- * returned. Values that are no ACL are left alone; whoever interprets them refuses them. */
+ * (the kernel would refuse the whole value: posix_acl_from_xattr in fs/posix_acl.c), so the value may
+ * get shorter: the new length is returned. Nobody in such a mount can have one of these ids. Values that are no ACL are left alone; whoever interprets them refuses them. */
 size_t ids_acl_show(const struct session_ids *ids, void *value, size_t len);
 void ids_acl_store(const struct session_ids *ids, void *value, size_t len);

@@ -69,6 +69,19 @@ static void test_acls(void)
 	eq_int(le32toh(a.e[0].id), UINT32_MAX, "entries without an id are left alone");
 
 	a = sample();
+	a.e[1].id = htole32(0);
+	a.e[4].id = htole32(0);
+	eq_int(ids_acl_show(&squash, &a, sizeof(a)), sizeof(a) - sizeof(a.e[0]),
+	       "a list of the host names the user by the host's number");
+	eq_int(le32toh(a.e[1].id) | le32toh(a.e[3].id), 0,
+	       "which is the mapped one, and the group");
+	a = sample();
+	a.e[2].id = htole32(0);
+	n = ids_acl_show(&squash, &a, sizeof(a));
+	eq_int(n, sizeof(a) - sizeof(a.e[0]), "whoever has both numbers is named once");
+	eq_int(le16toh(a.e[2].tag), 4, "and nobody else is left out");
+
+	a = sample();
 	eq_int(ids_acl_show(&plain, &a, sizeof(a)), sizeof(a),
 	       "without squash nothing is left out");
 	a.version = htole32(3);
