@@ -24,6 +24,8 @@ enum {
 	OPT_DIR,
 	OPT_IDS,
 	OPT_FOREGROUND,
+	OPT_QUICK,
+	OPT_REPAIR,
 	OPT_HELP,
 	OPT_VERSION,
 };
@@ -41,6 +43,8 @@ static const struct option options[] = {
 	{"dir", required_argument, NULL, OPT_DIR},
 	{"ids", required_argument, NULL, OPT_IDS},
 	{"foreground", no_argument, NULL, OPT_FOREGROUND},
+	{"quick", no_argument, NULL, OPT_QUICK},
+	{"repair", no_argument, NULL, OPT_REPAIR},
 	{"help", no_argument, NULL, OPT_HELP},
 	{"version", no_argument, NULL, OPT_VERSION},
 	{NULL, 0, NULL, 0},
@@ -60,6 +64,7 @@ static const char usage[] =
 	"         mount a commit on the host, read-only\n"
 	"  admin list   --data-dir D --ready-fd N\n"
 	"  admin remove --data-dir D --env NAME --ready-fd N\n"
+	"  admin fsck   --data-dir D [--quick] [--repair] --ready-fd N\n"
 	"\n"
 	"--ready-fd N: tell there, in one message of the control protocol, how it went.\n"
 	"--writable none: nothing is writable; --writable /: everything (serve's default).\n"
@@ -156,6 +161,12 @@ static int parse_one(struct daemon_opts *o, int c)
 	case OPT_FOREGROUND:
 		o->foreground = true;
 		return 0;
+	case OPT_QUICK:
+		o->quick = true;
+		return 0;
+	case OPT_REPAIR:
+		o->repair = true;
+		return 0;
 	default:
 		return -EINVAL;
 	}
@@ -171,6 +182,7 @@ static const struct {
 	{"mount", NULL, daemon_mount, false, true, true, true},
 	{"admin", "list", daemon_admin_list, false, false, false, false},
 	{"admin", "remove", daemon_admin_remove, false, true, false, false},
+	{"admin", "fsck", daemon_admin_fsck, false, false, false, false},
 };
 
 static int run_command(const struct daemon_opts *o, int nargs, char **args)

@@ -13,7 +13,7 @@
  * What fits one LMDB page lies in the meta environment, what needs several in the chunk environment:
  * freed single pages are of no use to a value of 33 pages, yet every allocation searches them.
  */
-#define HEAD       4
+#define HEAD       STORE_CHUNK_HEAD
 #define SMALL_MAX  4080 /* page less LMDB's header */
 #define CODEC_RAW  0
 #define CODEC_ZSTD 1
@@ -41,8 +41,10 @@ static void head_write(uint8_t *p, uint8_t codec, size_t raw)
 	p[3] = (uint8_t)raw;
 }
 
-static size_t head_raw(const uint8_t *p)
+size_t store_chunk_raw(const void *stored)
 {
+	const uint8_t *p = stored;
+
 	return (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3];
 }
 
@@ -270,17 +272,17 @@ static int fetch(struct store *s, const MDB_val *v, uint8_t head[static HEAD], v
 }
 
 /* @n stored bytes in @buf become @raw bytes in @buf. */
-static int unpack(struct store_reader *rd, void *buf, size_t n, size_t cap, size_t raw)
+static int unpack(void **dctx, void *buf, size_t n, size_t cap, size_t raw)
 {
 	cleanup_free void *tmp = malloc(n);
 	size_t k;
 
-	if (!rd->dctx)
-		rd->dctx = ZSTD_createDCtx();
-	if (!tmp || !rd->dctx)
+	if (!*dctx)
+		*dctx = ZSTD_createDCtx();
+	if (!tmp || !*dctx)
 		return -ENOMEM;
 	memcpy(tmp, buf, n);
-	k = ZSTD_decompressDCtx(rd->dctx, buf, cap, tmp, n);
+	k = ZSTD_decompressDCtx(*dctx, buf, cap, tmp, n);
 	return ZSTD_isError(k) || k != raw ? -EBADMSG : 0;
 }
 
@@ -293,11 +295,11 @@ static ssize_t chunk_read(struct store *s, struct store_reader *rd, const MDB_va
 
 	if (r < 0)
 		return r;
-	raw = head_raw(head);
+	raw = store_chunk_raw(head);
 	if (raw > cap || (head[0] == CODEC_RAW && raw != v->mv_size - HEAD))
 		return -EBADMSG;
 	if (head[0] == CODEC_ZSTD)
-		r = unpack(rd, buf, v->mv_size - HEAD, cap, raw);
+		r = unpack(&rd->dctx, buf, v->mv_size - HEAD, cap, raw);
 	else if (head[0] != CODEC_RAW)
 		r = -EBADMSG;
 	return r < 0 ? r : (ssize_t)raw;
@@ -335,4 +337,36 @@ ssize_t store_chunk_get(struct store *s, const struct digest *d, void *buf, size
 	if (r < 0)
 		return r;
 	return memcmp(is.b, d->b, DIGEST_LEN) ? -EBADMSG : n;
+}
+
+int store_chunk_check(const struct digest *d, const void *stored, size_t n, void **dctx)
+{
+	cleanup_free uint8_t *raw = NULL;
+	const uint8_t *p = stored, *bytes = p + HEAD;
+	struct digest is;
+	size_t len;
+	int r = 0;
+
+	if (n <= HEAD || n > HEAD + STORE_BLOCK)
+		return -EBADMSG;
+	len = store_chunk_raw(p);
+	if (len == 0 || len > STORE_BLOCK || p[0] > CODEC_ZSTD ||
+	    (p[0] == CODEC_RAW && len != n - HEAD))
+		return -EBADMSG;
+	if (p[0] == CODEC_ZSTD) {
+		raw = malloc(STORE_BLOCK);
+		if (!raw)
+			return -ENOMEM;
+		memcpy(raw, bytes, n - HEAD);
+		r = unpack(dctx, raw, n - HEAD, STORE_BLOCK, len);
+		bytes = raw;
+	}
+	if (r == 0)
+		r = digest_of(bytes, len, &is);
+	return r == 0 && memcmp(is.b, d->b, DIGEST_LEN) != 0 ? -EBADMSG : r;
+}
+
+void store_chunk_check_end(void *dctx)
+{
+	ZSTD_freeDCtx(dctx);
 }

@@ -70,7 +70,7 @@ static int dir_kind(int dirfd, enum dir_kind *ret)
 	return 0;
 }
 
-static int check_format(int dirfd, const char *dir, struct diag *diag)
+int store_format_check(int dirfd, const char *dir, struct diag *diag)
 {
 	cleanup_buf struct buf b = {0};
 	unsigned long n;
@@ -345,19 +345,24 @@ static int look(struct store *s, unsigned flags, bool *ret_fresh, struct diag *d
 			"directory",
 			s->dir);
 	*ret_fresh = kind != DIR_STORE;
+	if (kind == DIR_STORE && flags & STORE_BARE)
+		return 0;
 	if (kind == DIR_STORE)
-		return check_format(s->dir_fd, s->dir, diag);
+		return store_format_check(s->dir_fd, s->dir, diag);
 	if (!(flags & STORE_CREATE) || (flags & STORE_RDONLY))
 		return diag_set(diag, -ENOENT, "there is no store in '%s'", s->dir);
 	return 0;
 }
 
-static int open_envs(struct store *s, const struct store_limits *lim, bool fresh, struct diag *diag)
+static int open_envs(struct store *s, const struct store_limits *lim, unsigned flags, bool fresh,
+		     struct diag *diag)
 {
 	int r = open_env(s, &s->chunks, "chunks", lim->chunk_map, fresh, diag);
 
 	if (r == 0)
 		r = open_env(s, &s->meta, "meta", lim->meta_map, fresh, diag);
+	if (r == 0 && flags & STORE_BARE)
+		return 0;
 	if (r == 0)
 		r = open_dbs(s, fresh ? MDB_CREATE : 0);
 	if (r == 0)
@@ -373,14 +378,14 @@ static int open_envs(struct store *s, const struct store_limits *lim, bool fresh
 	return 0;
 }
 
-static int open_or_make(struct store *s, const struct store_limits *lim, bool fresh,
+static int open_or_make(struct store *s, const struct store_limits *lim, unsigned flags, bool fresh,
 			struct diag *diag)
 {
 	struct diag first = {0};
-	int r = open_envs(s, lim, fresh, fresh ? &first : diag);
+	int r = open_envs(s, lim, flags, fresh, fresh ? &first : diag);
 
 	if (r == -EBADMSG && fresh && store_create_clear(s) == 0)
-		return open_envs(s, lim, fresh, diag);
+		return open_envs(s, lim, flags, fresh, diag);
 	return r < 0 && fresh ? diag_set(diag, r, "%s", first.text) : r;
 }
 
@@ -412,7 +417,7 @@ int store_open_limits(const char *dir, unsigned flags, const struct store_limits
 	if (r == 0)
 		r = lock_namespace(s, diag);
 	if (r == 0)
-		r = open_or_make(s, lim, fresh, diag);
+		r = open_or_make(s, lim, flags, fresh, diag);
 	if (s->dir_fd >= 0)
 		(void)retry_flock(s->dir_fd, LOCK_UN);
 	if (r < 0) {

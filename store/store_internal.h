@@ -22,6 +22,8 @@
 #define STORE_FORMAT_WORDS "rattan store, format "
 #define STORE_DIGEST_NAME  "sha256"
 #define STORE_MAP_SIZE     ((size_t)1 << 40)
+/* Beside enum store_open_flags, for fsck: LMDB only, whatever is in it. */
+#define STORE_BARE         (1u << 8)
 
 /* The named databases of the meta environment; the chunk environment has only its unnamed one. The
  * order is part of the format: check values are seeded with it. */
@@ -106,6 +108,9 @@ struct store {
 	void *fresh; /* a tsearch tree of fresh.c */
 	size_t n_fresh;
 };
+
+/* What the format file says: -EPROTONOSUPPORT another format, -EBADMSG none. */
+int store_format_check(int dirfd, const char *dir, struct diag *diag) MUST_USE;
 
 struct store_limits {
 	size_t meta_map, chunk_map;
@@ -208,6 +213,13 @@ int store_layer_add(struct store *s, MDB_txn *txn, store_layer parent, store_lay
 int store_layer_drop(struct store *s, MDB_txn *txn, store_layer layer) MUST_USE;
 
 /* ---- chunks (chunk.c, fresh.c) ---- */
+
+#define STORE_CHUNK_HEAD 4
+/* The length that the head of a stored chunk gives. */
+size_t store_chunk_raw(const void *stored);
+/* -EBADMSG: the stored bytes, head included, are not those of @d. *@dctx is kept between calls. */
+int store_chunk_check(const struct digest *d, const void *stored, size_t n, void **dctx) MUST_USE;
+void store_chunk_check_end(void *dctx);
 
 /* 0 or -ENOENT; to be asked with the meta writer lock held, so that no collector is at work. */
 int store_chunk_has(struct store *s, MDB_txn *meta, const struct digest *d, uint32_t len) MUST_USE;

@@ -175,6 +175,29 @@ int ctl_env_list(const char *data_dir, struct diag *diag,
 		 int (*fn)(void *arg, const struct ctl_env_info *e), void *arg) MUST_USE;
 /* Ends its daemon first (-EBUSY while commands run, unless @force). */
 int ctl_env_remove(const char *data_dir, const char *env, bool force, struct diag *diag) MUST_USE;
+struct ctl_finding {
+	char state; /* D damage, R damage that a repair rebuilds, F rebuilt, N a note */
+	char *kind, *where, *text;
+	char *path;             /* or NULL */
+	char **envs, **commits; /* that see it; some of them when there are many */
+	uint64_t nenvs, ncommits;
+};
+struct ctl_fsck_sum {
+	uint64_t records, chunks, bytes, pages, layers, commits, envs;
+	uint64_t damaged, repairable, repaired, notes;
+};
+struct ctl_fsck_opts {
+	const char *data_dir; /* NULL: ctl_data_dir() */
+	bool quick;           /* no chunk's bytes */
+	bool repair;          /* -EBUSY while something uses the store */
+	int (*finding)(void *arg, const struct ctl_finding *f);
+	/* May be NULL; @total 0: not known. */
+	int (*progress)(void *arg, const char *stage, uint64_t done, uint64_t total);
+	void *arg;
+};
+/* Check the whole store; beside whatever uses it. 0: all was looked at, @ret says how it went. -ENOENT: no
+ * store. */
+int ctl_fsck(const struct ctl_fsck_opts *o, struct diag *diag, struct ctl_fsck_sum *ret) MUST_USE;
 /* A commit (or "ENV:REV") as a read-only file system at @dir, visible on the host, served by a
  * process of its own until ctl_umount. */
 int ctl_mount(const char *data_dir, const char *env, const char *rev, const char *dir,

@@ -44,3 +44,6 @@ void ctl_argv_add(struct ctl_argv *a, const char *s);
 void ctl_argv_opt(struct ctl_argv *a, const char *opt, const char *value);
 int ctl_spawn(struct ctl_argv *a, const char *log, struct diag *diag, struct buf *raw,
 	      struct ctl_rep_doc *ret) MUST_USE;
+/* The same for one that answers with a stream of messages (fs/env/daemon_fsck.c); nonzero of @fn ends it. */
+int ctl_spawn_stream(struct ctl_argv *a, struct diag *diag,
+		     int (*fn)(void *arg, const struct ctl_rep_doc *rep), void *arg) MUST_USE;

@@ -104,6 +104,32 @@ static const struct field env_fields[] = {
 };
 const struct ctl_table ctl_table_env = TABLE(env_fields, ctl_env_info);
 
+static const struct field finding_fields[] = {
+	FIELD(ctl_finding, state, F_CHAR),   FIELD(ctl_finding, kind, F_STR),
+	FIELD(ctl_finding, where, F_STR),    FIELD(ctl_finding, text, F_STR),
+	FIELD(ctl_finding, path, F_STR),     FIELD(ctl_finding, envs, F_LIST),
+	FIELD(ctl_finding, commits, F_LIST), FIELD(ctl_finding, nenvs, F_U64),
+	FIELD(ctl_finding, ncommits, F_U64),
+};
+const struct ctl_table ctl_table_finding = TABLE(finding_fields, ctl_finding);
+
+static const struct field fsck_sum_fields[] = {
+	FIELD(ctl_fsck_sum, records, F_U64),    FIELD(ctl_fsck_sum, chunks, F_U64),
+	FIELD(ctl_fsck_sum, bytes, F_U64),      FIELD(ctl_fsck_sum, pages, F_U64),
+	FIELD(ctl_fsck_sum, layers, F_U64),     FIELD(ctl_fsck_sum, commits, F_U64),
+	FIELD(ctl_fsck_sum, envs, F_U64),       FIELD(ctl_fsck_sum, damaged, F_U64),
+	FIELD(ctl_fsck_sum, repairable, F_U64), FIELD(ctl_fsck_sum, repaired, F_U64),
+	FIELD(ctl_fsck_sum, notes, F_U64),
+};
+const struct ctl_table ctl_table_fsck_sum = TABLE(fsck_sum_fields, ctl_fsck_sum);
+
+static const struct field progress_fields[] = {
+	FIELD(ctl_progress, stage, F_STR),
+	FIELD(ctl_progress, done, F_U64),
+	FIELD(ctl_progress, total, F_U64),
+};
+const struct ctl_table ctl_table_progress = TABLE(progress_fields, ctl_progress);
+
 static const struct field note_fields[] = {
 	FIELD(ctl_note, path, F_STR),
 	FIELD(ctl_note, what, F_CHAR),

@@ -89,7 +89,21 @@ extern const struct ctl_table ctl_table_commit, /* struct ctl_commit */
 	ctl_table_moved,                        /* struct ctl_moved */
 	ctl_table_attach,                       /* struct ctl_attach, descriptors apart */
 	ctl_table_env,                          /* struct ctl_env_info */
-	ctl_table_note;                         /* struct ctl_note */
+	ctl_table_note,                         /* struct ctl_note */
+	ctl_table_finding,                      /* struct ctl_finding */
+	ctl_table_fsck_sum,                     /* struct ctl_fsck_sum */
+	ctl_table_progress;                     /* struct ctl_progress */
+
+/* What rattan-fs admin fsck sends, by the id of the message, each with one item but the last. */
+enum ctl_fsck_msg {
+	CTL_FSCK_END, /* the last: its error, and with none a ctl_fsck_sum */
+	CTL_FSCK_FINDING,
+	CTL_FSCK_PROGRESS,
+};
+struct ctl_progress {
+	char *stage;
+	uint64_t done, total;
+};
 
 /* Small things that need no struct of their own in ctl_client.h. */
 struct ctl_note {

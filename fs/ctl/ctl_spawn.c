@@ -127,14 +127,12 @@ static void shorten_log(const char *log)
 		(void)!truncate(log, 0);
 }
 
-int ctl_spawn(struct ctl_argv *a, const char *log, struct diag *diag, struct buf *raw,
-	      struct ctl_rep_doc *ret)
+static int launch(struct ctl_argv *a, const char *log, struct diag *diag, int *ret_fd,
+		  pid_t *ret_pid)
 {
 	cleanup_fd int rd = -1, wr = -1, hi = -1;
 	char program[4096];
-	uint64_t version;
 	int pipefd[2], r;
-	pid_t pid;
 
 	if (a->n > CTL_ARGV_MAX)
 		return diag_set(diag, -E2BIG, "too many overlays and writable places");
@@ -155,24 +153,103 @@ int ctl_spawn(struct ctl_argv *a, const char *log, struct diag *diag, struct buf
 	ctl_argv_opt(a, "--ready-fd", "3");
 	a->v[a->n] = NULL;
 	shorten_log(log);
-	r = start((char *const *)(uintptr_t)a->v, log, hi, &pid);
+	r = start((char *const *)(uintptr_t)a->v, log, hi, ret_pid);
 	if (r < 0)
 		return diag_set(diag, -ECONNREFUSED, "cannot start %s: %s", program, err_text(r));
-	(void)close(steal_fd(&wr));
-	(void)close(steal_fd(&hi));
+	*ret_fd = steal_fd(&rd);
+	return 0;
+}
+
+static int no_answer(const char *log, struct diag *diag)
+{
+	return diag_set(diag, -ECONNREFUSED, "rattan-fs ended without an answer%s%s",
+			log ? "; see " : "", log ? log : "");
+}
+
+static int answer_error(struct ctl_rep_doc *rep, struct diag *diag)
+{
+	int r = rep->rep.err;
+
+	if (r < 0) {
+		diag_set(diag, r, "%s", rep->rep.text[0] ? rep->rep.text : err_text(r));
+		ctl_rep_release(rep);
+	}
+	return r;
+}
+
+int ctl_spawn(struct ctl_argv *a, const char *log, struct diag *diag, struct buf *raw,
+	      struct ctl_rep_doc *ret)
+{
+	cleanup_fd int rd = -1;
+	uint64_t version;
+	pid_t pid;
+	int r = launch(a, log, diag, &rd, &pid);
+
+	if (r < 0)
+		return r;
 	r = read_answer(rd, raw);
 	/* It forks to live on; what we started ends at once, so that no zombie is left. */
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	if (r == 0)
 		r = ctl_rep_decode(raw->data, raw->len, ret, &version);
+	return r < 0 ? no_answer(log, diag) : answer_error(ret, diag);
+}
+
+/* One message of a stream: its length in four bytes, big-endian, then the message. */
+static int read_frame(int fd, struct buf *raw)
+{
+	uint8_t head[4];
+	uint32_t n;
+	int r;
+
+	if (io_read_full(fd, head, 4) != 4)
+		return -EBADMSG;
+	n = (uint32_t)head[0] << 24 | (uint32_t)head[1] << 16 | (uint32_t)head[2] << 8 | head[3];
+	if (n > CTL_FRAME_MAX)
+		return -EBADMSG;
+	buf_clear(raw);
+	r = buf_reserve(raw, n + 1);
 	if (r < 0)
-		return diag_set(diag, -ECONNREFUSED, "rattan-fs ended without an answer%s%s",
-				log ? "; see " : "", log ? log : "");
-	if (ret->rep.err < 0) {
-		r = ret->rep.err;
-		diag_set(diag, r, "%s", ret->rep.text[0] ? ret->rep.text : err_text(r));
-		ctl_rep_release(ret);
+		return r;
+	if (io_read_full(fd, raw->data, n) != (ssize_t)n)
+		return -EBADMSG;
+	raw->len = n;
+	return 0;
+}
+
+int ctl_spawn_stream(struct ctl_argv *a, struct diag *diag,
+		     int (*fn)(void *arg, const struct ctl_rep_doc *rep), void *arg)
+{
+	cleanup_buf struct buf raw = {0};
+	cleanup_fd int rd = -1;
+	bool more = true;
+	pid_t pid;
+	int r = launch(a, NULL, diag, &rd, &pid);
+
+	if (r < 0)
+		return r;
+	while (r == 0 && more) {
+		struct ctl_rep_doc rep;
+		uint64_t version;
+
+		r = read_frame(rd, &raw);
+		if (r == 0)
+			r = ctl_rep_decode(raw.data, raw.len, &rep, &version);
+		if (r < 0) {
+			r = no_answer(NULL, diag);
+			break;
+		}
+		more = rep.rep.more;
+		r = answer_error(&rep, diag);
+		if (r < 0)
+			break;
+		r = fn(arg, &rep);
+		ctl_rep_release(&rep);
 	}
+	/* Nobody reads on: it ends at its next message. */
+	(void)close(steal_fd(&rd));
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
 	return r;
 }
