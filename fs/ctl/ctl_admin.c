@@ -155,20 +155,38 @@ int ctl_mount(const char *data_dir, const char *env, const char *rev, const char
 	return r;
 }
 
-static int fusermount(const char *dir)
+/* What fusermount3 says, its first line without its own name, into @ret; "" when nothing. */
+static int fusermount(const char *dir, char *ret, size_t size)
 {
-	char *argv[] = {(char *)(uintptr_t) "fusermount3",
-			(char *)(uintptr_t) "-u",
-			(char *)(uintptr_t) "-q",
-			(char *)(uintptr_t) "--",
-			(char *)(uintptr_t)dir,
-			NULL};
-	int status = 0;
+	char *argv[] = {(char *)(uintptr_t) "fusermount3", (char *)(uintptr_t) "-u",
+			(char *)(uintptr_t) "--", (char *)(uintptr_t)dir, NULL};
+	static const char own[] = "fusermount3: ";
+	posix_spawn_file_actions_t fa;
+	cleanup_fd int rd = -1, wr = -1;
+	int fds[2], status = 0, r;
+	ssize_t n;
 	pid_t pid;
-	int r = posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ);
 
+	ret[0] = 0;
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return ret_nerrno();
+	rd = fds[0];
+	wr = fds[1];
+	r = posix_spawn_file_actions_init(&fa);
 	if (r)
 		return -r;
+	r = posix_spawn_file_actions_adddup2(&fa, wr, STDERR_FILENO);
+	if (!r)
+		r = posix_spawnp(&pid, argv[0], &fa, NULL, argv, environ);
+	(void)posix_spawn_file_actions_destroy(&fa);
+	if (r)
+		return -r;
+	(void)close(steal_fd(&wr));
+	n = io_read_full(rd, ret, size - 1);
+	ret[n > 0 ? n : 0] = 0;
+	ret[strcspn(ret, "\n")] = 0;
+	if (!strncmp(ret, own, sizeof(own) - 1))
+		memmove(ret, ret + sizeof(own) - 1, strlen(ret) - (sizeof(own) - 1) + 1);
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
 			return 0; /* the caller's program reaps its children itself */
@@ -181,6 +199,7 @@ int ctl_umount(const char *dir, struct diag *diag)
 	const char *path = real ? real : dir;
 	cleanup_free char *place = NULL;
 	cleanup_fd int lock = -1;
+	char said[256] = "";
 	int r;
 
 	if (!is_fuse(path))
@@ -188,12 +207,17 @@ int ctl_umount(const char *dir, struct diag *diag)
 	if (geteuid() == 0)
 		r = umount2(path, UMOUNT_NOFOLLOW) < 0 ? ret_nerrno() : 0;
 	else
-		r = fusermount(path);
-	if (r < 0)
+		r = fusermount(path, said, sizeof(said));
+	if (r == -ENOENT && geteuid() != 0)
 		return diag_set(diag, r,
-				r == -EBUSY ? "cannot unmount %s: %s; close what is open there"
-					    : "cannot unmount %s: %s",
-				dir, err_text(r));
+				"cannot unmount %s without fusermount3: install the package fuse3",
+				dir);
+	if (r == -EBUSY && (!said[0] || strstr(said, "busy")))
+		return diag_set(diag, r, "cannot unmount %s: %s; close what is open there", dir,
+				err_text(r));
+	if (r < 0)
+		return diag_set(diag, r, "cannot unmount %s: %s", dir,
+				said[0] ? said : err_text(r));
 	/* Its server ends by itself; a mount at the same place right afterwards must not meet it. */
 	if (ctl_place_mount(path, NULL, &place) < 0 || ctl_place_lock(place, NULL, &lock) < 0)
 		return 0;
