@@ -253,16 +253,20 @@ static int apply(struct tx *x)
 	return r;
 }
 
-/* With the meta writer lock held no collector can be at work, so what is there stays there (S5). */
+/* With the meta writer lock held no collector can be at work, so what is there stays there (S5); one that
+ * has begun looks at what was noted before it goes on. */
 static int check_chunks(struct tx *x)
 {
 	const struct buf *b = &x->b->named;
+	int r = b->len ? store_seen_open(x->b->s) : 0;
 
+	if (r < 0)
+		return r;
 	for (size_t i = 0; i < b->len; i += sizeof(struct named)) {
 		struct named n;
-		int r;
 
 		memcpy(&n, b->data + i, sizeof(n));
+		store_seen_note(x->b->s, &n.d);
 		r = store_chunk_has(x->b->s, x->t, &n.d, n.len);
 		if (r < 0)
 			return r == -ENOENT ? -EAGAIN : r;

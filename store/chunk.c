@@ -148,6 +148,8 @@ static int window_fill(struct store *s, const struct store_chunk *c, size_t n, u
 	int r = store_rd_begin(s, &rd);
 
 	for (i = 0; r == 0 && i < n && bytes < WINDOW; i++) {
+		/* before looking: what a collector passes over from now on it leaves there */
+		store_seen_note(s, &c[i].digest);
 		r = store_chunk_has(s, rd.r->txn, &c[i].digest, (uint32_t)c[i].len);
 		if (r != -ENOENT)
 			continue;
@@ -183,12 +185,8 @@ static int put_all(struct store *s, const struct store_chunk *c, size_t n, unsig
 	return r;
 }
 
-static int put(struct store *s, struct store_chunk *chunks, size_t n, unsigned flags)
+static int hash_all(struct store_chunk *chunks, size_t n)
 {
-	cleanup_free struct item *items = NULL;
-
-	if (s->rdonly)
-		return -EROFS;
 	for (size_t i = 0; i < n; i++) {
 		int r;
 
@@ -198,15 +196,53 @@ static int put(struct store *s, struct store_chunk *chunks, size_t n, unsigned f
 		if (r < 0)
 			return r;
 	}
-	if (n == 0)
-		return 0;
-	items = calloc(n, sizeof(*items));
-	return items ? put_all(s, chunks, n, flags, items) : -ENOMEM;
+	return 0;
+}
+
+/* The digests are there. */
+static int put_hashed(struct store *s, const struct store_chunk *chunks, size_t n, unsigned flags)
+{
+	cleanup_free struct item *items = calloc(n ? n : 1, sizeof(*items));
+	int r = items ? store_seen_open(s) : -ENOMEM;
+
+	return r == 0 && n ? put_all(s, chunks, n, flags, items) : r;
+}
+
+static int put(struct store *s, struct store_chunk *chunks, size_t n, unsigned flags)
+{
+	int r = s->rdonly ? -EROFS : hash_all(chunks, n);
+
+	return r < 0 ? r : put_hashed(s, chunks, n, flags);
 }
 
 int store_chunks_put(struct store *s, struct store_chunk *chunks, size_t n)
 {
 	return put(s, chunks, n, 0);
+}
+
+/* A collector that looked at the holds before ours has let go of the meta writer lock when we get it,
+ * and has deleted what it would; the next one sees them. */
+static int hold_barrier(struct store *s)
+{
+	cleanup_tx MDB_txn *t = NULL;
+
+	return store_tx_begin(s, &t);
+}
+
+int store_chunks_put_held(struct store *s, struct store_chunk *chunks, size_t n)
+{
+	size_t held = 0;
+	int r = s->rdonly ? -EROFS : hash_all(chunks, n);
+
+	for (; r == 0 && held < n; held += r == 0)
+		r = store_chunk_hold(s, &chunks[held].digest);
+	if (r == 0)
+		r = hold_barrier(s);
+	if (r == 0)
+		r = put_hashed(s, chunks, n, 0);
+	while (r < 0 && held)
+		store_chunk_unhold(s, &chunks[--held].digest);
+	return r;
 }
 
 int store_chunks_put_packed(struct store *s, struct store_chunk *chunks, size_t n)

@@ -141,7 +141,7 @@ int store_commit_decode(const MDB_val *v, const struct digest *id, struct store_
 
 /* ---- the index: environment ("" for all), NUL, sequence ---- */
 
-static size_t index_key(uint8_t k[static 80], const char *env, uint64_t seq)
+size_t store_commit_index_key(uint8_t k[static 80], const char *env, uint64_t seq)
 {
 	size_t n = strlen(env) + 1;
 
@@ -154,7 +154,7 @@ static int index_add(struct store *s, MDB_txn *txn, const char *env, uint64_t se
 		     const struct digest *id)
 {
 	uint8_t kb[80];
-	MDB_val k = {index_key(kb, env, seq), kb};
+	MDB_val k = {store_commit_index_key(kb, env, seq), kb};
 	MDB_val v = {DIGEST_LEN, (void *)(uintptr_t)id->b};
 
 	return store_tx_put(s, txn, DB_COMMIT_INDEX, &k, &v, 0);
@@ -281,7 +281,7 @@ int store_commits(struct store *s, const char *env,
 		r = store_rd_cursor(&rd, DB_COMMIT_INDEX, &c);
 	if (r < 0)
 		return r;
-	n = index_key(kb, env ? env : "", UINT64_MAX);
+	n = store_commit_index_key(kb, env ? env : "", UINT64_MAX);
 	k = (MDB_val){n, kb};
 	r = store_cur_raw(c, &k, &v, MDB_SET_RANGE);
 	/* The seek stands behind the last one, or nowhere when nothing follows. */

@@ -322,28 +322,33 @@ int store_env_get(struct store *s, const char *name, struct store_env *ret)
 	return r < 0 ? r : env_read(s, rd.r->txn, name, ret);
 }
 
-int store_env_list(struct store *s, int (*fn)(void *arg, const struct store_env *e), void *arg)
+int store_envs_read(struct store *s, MDB_txn *t, int (*fn)(void *arg, const struct store_env *e),
+		    void *arg)
 {
-	cleanup_rd struct store_rd rd = {0};
 	MDB_cursor *c;
 	MDB_val k, v;
-	int r = store_rd_begin(s, &rd);
+	int r = store_lm_err(mdb_cursor_open(t, s->db[DB_ENVS], &c)), got;
 
-	if (r == 0)
-		r = store_rd_cursor(&rd, DB_ENVS, &c);
 	if (r < 0)
 		return r;
-	for (r = store_cur_get(c, DB_ENVS, &k, &v, MDB_FIRST); r == 0;
-	     r = store_cur_get(c, DB_ENVS, &k, &v, MDB_NEXT)) {
+	for (got = store_cur_get(c, DB_ENVS, &k, &v, MDB_FIRST); got == 0 && r == 0;
+	     got = store_cur_get(c, DB_ENVS, &k, &v, MDB_NEXT)) {
 		struct store_env e;
 
 		r = store_env_decode(&k, &v, &e);
 		if (r == 0)
 			r = fn(arg, &e);
-		if (r)
-			return r;
 	}
-	return r == -ENOENT ? 0 : r;
+	mdb_cursor_close(c);
+	return r ? r : got == -ENOENT ? 0 : got;
+}
+
+int store_env_list(struct store *s, int (*fn)(void *arg, const struct store_env *e), void *arg)
+{
+	cleanup_rd struct store_rd rd = {0};
+	int r = store_rd_begin(s, &rd);
+
+	return r < 0 ? r : store_envs_read(s, rd.r->txn, fn, arg);
 }
 
 int store_env_remove(struct store *s, const char *name)

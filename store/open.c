@@ -399,7 +399,7 @@ int store_open_limits(const char *dir, unsigned flags, const struct store_limits
 	if (!s)
 		return -ENOMEM;
 	digest_prepare();
-	s->dir_fd = s->lock_fd = -1;
+	s->dir_fd = s->lock_fd = s->hold_fd = -1;
 	s->rdonly = flags & STORE_RDONLY;
 	s->dir = strdup(dir);
 	r = s->dir ? -pthread_mutex_init(&s->lock, NULL) : -ENOMEM;
@@ -445,6 +445,8 @@ void store_close(struct store *s)
 	store_pool_close(&s->chunks);
 	store_anc_flush(s);
 	store_fresh_free(s);
+	store_seen_close(s);
+	store_holds_close(s);
 	if (s->lock_fd >= 0)
 		(void)close(s->lock_fd);
 	if (s->dir_fd >= 0)

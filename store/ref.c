@@ -32,6 +32,8 @@ int store_ref_set(struct store *s, const char *name, store_layer layer)
 
 	if (r == 0)
 		r = store_layer_read(s, t, layer, &rec);
+	if (r == 0 && rec.state == STORE_LAYER_DROPPED)
+		r = -ENOENT;
 	if (r < 0)
 		return r;
 	key_be64(b, layer);
@@ -67,31 +69,41 @@ int store_ref_del(struct store *s, const char *name)
 	return r < 0 ? r : store_tx_commit(s, &t);
 }
 
+static int ref_lend(const MDB_val *k, const MDB_val *v,
+		    int (*fn)(void *arg, const char *name, store_layer layer), void *arg)
+{
+	char name[REF_MAX + 1];
+
+	if (k->mv_size > REF_MAX || v->mv_size != 8)
+		return -EBADMSG;
+	memcpy(name, k->mv_data, k->mv_size);
+	name[k->mv_size] = 0;
+	return fn(arg, name, key_get_be64(v->mv_data));
+}
+
+int store_refs_read(struct store *s, MDB_txn *t,
+		    int (*fn)(void *arg, const char *name, store_layer layer), void *arg)
+{
+	MDB_cursor *c;
+	MDB_val k, v;
+	int r = store_lm_err(mdb_cursor_open(t, s->db[DB_REFS], &c)), got;
+
+	if (r < 0)
+		return r;
+	for (got = store_cur_get(c, DB_REFS, &k, &v, MDB_FIRST); got == 0 && r == 0;
+	     got = store_cur_get(c, DB_REFS, &k, &v, MDB_NEXT))
+		r = ref_lend(&k, &v, fn, arg);
+	mdb_cursor_close(c);
+	return r ? r : got == -ENOENT ? 0 : got;
+}
+
 int store_refs(struct store *s, int (*fn)(void *arg, const char *name, store_layer layer),
 	       void *arg)
 {
 	cleanup_rd struct store_rd rd = {0};
-	MDB_cursor *c;
-	MDB_val k, v;
 	int r = store_rd_begin(s, &rd);
 
-	if (r == 0)
-		r = store_rd_cursor(&rd, DB_REFS, &c);
-	if (r < 0)
-		return r;
-	for (r = store_cur_get(c, DB_REFS, &k, &v, MDB_FIRST); r == 0;
-	     r = store_cur_get(c, DB_REFS, &k, &v, MDB_NEXT)) {
-		char name[REF_MAX + 1];
-
-		if (k.mv_size > REF_MAX || v.mv_size != 8)
-			return -EBADMSG;
-		memcpy(name, k.mv_data, k.mv_size);
-		name[k.mv_size] = 0;
-		r = fn(arg, name, key_get_be64(v.mv_data));
-		if (r)
-			return r;
-	}
-	return r == -ENOENT ? 0 : r;
+	return r < 0 ? r : store_refs_read(s, rd.r->txn, fn, arg);
 }
 
 int store_env_refs_drop(struct store *s, MDB_txn *t, const char *env)

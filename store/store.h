@@ -250,3 +250,57 @@ struct store_stats {
 	uint64_t commits, layers, chunks, chunk_bytes, chunk_file_bytes, meta_file_bytes, disk_free;
 };
 int store_stats(struct store *s, struct store_stats *ret) MUST_USE;
+
+/* ---- garbage (docs/decisions/0007-gc.md) ---- */
+
+/* A sealed layer that this process shows: never collected while *ret_fd is open (S5). -ENOENT and -EINVAL:
+ * no such layer, or one that is not sealed. */
+int store_layer_pin(struct store *s, store_layer layer, int *ret_fd) MUST_USE;
+
+/* A chunk that only this process's memory names, until store_chunk_unhold; counted. Of itself it keeps
+ * a chunk that some record names now. Without room for the table: -ENOSPC, and nothing is held. */
+int store_chunk_hold(struct store *s, const struct digest *d) MUST_USE;
+void store_chunk_unhold(struct store *s, const struct digest *d);
+/* store_chunks_put, and hold each: for who does not keep the bytes. Nothing is held on failure. */
+int store_chunks_put_held(struct store *s, struct store_chunk *chunks, size_t n) MUST_USE;
+
+enum store_gc_phase {
+	STORE_GC_LOOK = 1, /* which layers are garbage */
+	STORE_GC_ERASE,    /* records of layers */
+	STORE_GC_MARK,     /* which chunks are named */
+	STORE_GC_SWEEP,    /* chunks */
+	STORE_GC_SHRINK,   /* pages given back to the disk */
+};
+
+#define STORE_GC_KEEP_MOVES 100
+#define STORE_GC_KEEP_DAYS  30
+
+struct store_gc_opts {
+	bool dry_run; /* say what would go; no write */
+	bool shrink;  /* give free pages back to the disk */
+	bool removed; /* also the commits of environments that were removed */
+	/* What undo can reach: the newest of an environment's moves and automatic states. 0: the defaults. */
+	unsigned keep_moves, keep_days;
+	size_t memory; /* bound of the table of named chunks; 0: 64 MiB */
+	/* Called often, with no lock held; false: stop, -ECANCELED. May be NULL. */
+	bool (*go_on)(void *arg, enum store_gc_phase phase, uint64_t done, uint64_t total);
+	void *arg;
+};
+struct store_gc_result {
+	uint64_t layers, records; /* removed, or to be removed */
+	uint64_t states, moves;   /* automatic states (and commits with .removed), log entries */
+	uint64_t chunks, chunk_bytes; /* as stored */
+	uint64_t live_chunks;
+	uint64_t damaged; /* layers that stay because their journal is damaged */
+	uint64_t
+		free_bytes; /* in the files, for what comes; after shrinking little of it is on the disk */
+	uint64_t given_back; /* to the disk */
+};
+/* Remove what no environment, ref, commit, pin or open layer can reach. Reading and writing go on in all
+ * processes. -EBUSY another one is at it; -EBADMSG the store is damaged: nothing that could be named by what
+ * is damaged was removed; -ENOSPC see store_batch_commit. A sentence in @diag each. Killed at any moment,
+ * it leaves nothing behind that the next one does not finish. */
+int store_gc(struct store *s, const struct store_gc_opts *o, struct diag *diag,
+	     struct store_gc_result *ret) MUST_USE;
+/* A cheap guess: has enough happened since the last one, or is the disk so full, that it is worth while? */
+bool store_gc_wanted(struct store *s);

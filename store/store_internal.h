@@ -2,8 +2,8 @@
  * store/store_internal.h - what the files of store/ share; nobody else includes it.
  *
  * lm.c knows LMDB's environments, transactions and errors; key.h the spelling of keys; ancestry.c
- * which layers a layer sees; version.c how the newest visible version of a key is found. The others
- * are the calls of store.h by subject.
+ * which layers a layer sees; version.c how the newest visible version of a key is found; seen.c and hold.c
+ * what a collector must leave alone, gc.h the collector. The others are the calls of store.h by subject.
  */
 #pragma once
 
@@ -107,6 +107,13 @@ struct store {
 	unsigned anc_next;
 	void *fresh; /* a tsearch tree of fresh.c */
 	size_t n_fresh;
+
+	/* seen.c, hold.c: set once under the lock, then read without it */
+	uint8_t *seen;
+	size_t seen_len;
+	uint32_t *holds;
+	int hold_fd;
+	char hold_name[24];
 };
 
 /* What the format file says: -EPROTONOSUPPORT another format, -EBADMSG none. */
@@ -229,12 +236,42 @@ void store_fresh_add(struct store *s, const struct digest *d, uint32_t len);
 uint32_t store_fresh_take(struct store *s, const struct digest *d);
 void store_fresh_free(struct store *s);
 
+/* ---- beside a collector (seen.c, hold.c) ---- */
+
+/*
+ * Which chunks were put or named lately: a file of bits by digest that all processes map, cleared by a
+ * collector before it looks at the records. A chunk whose bit is set is not collected. Noting before the
+ * commit, with the meta writer lock held, is what makes naming safe; noting a put saves a second one.
+ */
+/* Map the file if there is one: none means that no collector has begun yet, as long as the meta writer
+ * lock is held. */
+int store_seen_open(struct store *s) MUST_USE;
+void store_seen_note(struct store *s, const struct digest *d);
+bool store_seen_has(struct store *s, const struct digest *d);
+/* The collector's: make it if there is none, and clear it. */
+int store_seen_begin(struct store *s) MUST_USE;
+void store_seen_close(struct store *s);
+
+/* All processes' holds, to be asked with the meta writer lock held. */
+struct store_holders {
+	uint32_t **maps;
+	size_t n;
+};
+int store_holders_load(struct store *s, struct store_holders *ret) MUST_USE;
+bool store_holders_have(const struct store_holders *h, const struct digest *d);
+void store_holders_release(struct store_holders *h);
+void store_holds_close(struct store *s);
+/* The layers that are pinned now. */
+int store_pins(struct store *s, int (*fn)(void *arg, store_layer layer), void *arg) MUST_USE;
+
 /* ---- commits (commit.c) ---- */
 
 /* The msgpack records; a decoder takes only what the encoder writes. */
 int store_commit_encode(const struct store_commit *c, struct buf *b) MUST_USE;
 int store_commit_decode(const MDB_val *v, const struct digest *id,
 			struct store_commit *ret) MUST_USE;
+/* Key of the index: environment ("" for all), NUL, sequence. Returns its length. */
+size_t store_commit_index_key(uint8_t k[static 80], const char *env, uint64_t seq);
 bool store_digest_is_zero(const struct digest *d);
 int store_commit_add(struct store *s, MDB_txn *txn, const struct store_commit *c) MUST_USE;
 /* store_head_commit within a transaction. */
@@ -244,6 +281,9 @@ int store_head_read(struct store *s, MDB_txn *t, store_layer layer, store_layer 
 
 int store_env_encode(const struct store_env *e, struct buf *b) MUST_USE;
 int store_env_decode(const MDB_val *k, const MDB_val *v, struct store_env *ret) MUST_USE;
+/* store_env_list within a transaction. */
+int store_envs_read(struct store *s, MDB_txn *t, int (*fn)(void *arg, const struct store_env *e),
+		    void *arg) MUST_USE;
 
 struct store_move {
 	char op[32];
@@ -262,6 +302,10 @@ int store_super_encode(const struct store_super *sb, struct buf *b) MUST_USE;
 int store_super_decode(const MDB_val *v, struct store_super *ret) MUST_USE;
 
 /* ---- refs (ref.c) ---- */
+
+/* store_refs within a transaction. */
+int store_refs_read(struct store *s, MDB_txn *t,
+		    int (*fn)(void *arg, const char *name, store_layer layer), void *arg) MUST_USE;
 
 /* Refs below "env/NAME/". */
 int store_env_refs_drop(struct store *s, MDB_txn *t, const char *env) MUST_USE;
