@@ -33,6 +33,16 @@ same "$(rt run --overlay-cwd -- cat keep)" keep "after the rollback"
 must rt rollback head~0
 rm late
 
+# An access list of the host that names its user names the sandbox's.
+if setfacl -m "u:$(id -u):rw" keep 2> /dev/null; then
+	same "$(rt run --overlay-cwd -e acl -- sh -c 'getfacl -cnp keep; chmod g-w keep; getfacl -cnp keep' | grep -E 'user:[0-9]|mask')" \
+		"user:1000:rw-
+mask::rw-
+user:1000:rw-	#effective:r--
+mask::r--" "a list of the host"
+	setfacl -b keep
+fi
+
 # The bytes of a changed host file do not depend on the host afterwards.
 must rt run --overlay-cwd -e part -- sh -c 'printf Y | dd of=big bs=1 seek=10 conv=notrunc status=none'
 must rt commit -e part -m part
