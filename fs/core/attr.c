@@ -17,6 +17,7 @@ int ovl_getattr(struct ovl *o, store_ino ino, struct ovl_attr *ret)
 		pthread_mutex_lock(&n->lock);
 		node_attr(o, n, ret);
 		pthread_mutex_unlock(&n->lock);
+		node_used(n);
 		done = true;
 	}
 	unlock(o);

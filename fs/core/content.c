@@ -139,6 +139,17 @@ bool content_is_dirty(const struct content *c)
 	return atomic_load(&c->gen) != atomic_load(&c->clean_gen);
 }
 
+bool content_spare(struct content *c)
+{
+	bool spare;
+
+	pthread_rwlock_rdlock(&c->lock);
+	spare = !content_is_dirty(c) && !c->snapping && c->map.count == 0 && !c->reserved &&
+		!c->reserve_end && c->cut == NO_CUT;
+	pthread_rwlock_unlock(&c->lock);
+	return spare;
+}
+
 bool content_incomplete(const struct content *c)
 {
 	return atomic_load(&c->incomplete);

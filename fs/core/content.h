@@ -43,6 +43,8 @@ void content_close(struct content *c);
 uint64_t content_size(const struct content *c);   /* lock-free */
 uint64_t content_blocks(const struct content *c); /* st_blocks; lock-free */
 bool content_is_dirty(const struct content *c);   /* differs from what the last flush wrote */
+/* Nothing but what its record says: it may be closed and opened again. For who has all references. */
+bool content_spare(struct content *c);
 /* Changed here, and some bytes still come from the host file. A file whose bytes nobody changed shows
  * the host's live and is not incomplete. */
 bool content_incomplete(const struct content *c);

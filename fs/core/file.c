@@ -24,6 +24,7 @@ static int hold(struct ovl *o, struct node *n, bool change, struct held *ret)
 	pthread_mutex_unlock(&n->lock);
 	if (r < 0)
 		return r == -EBADMSG ? -EIO : r;
+	node_used(n);
 	node_pin(n);
 	*ret = (struct held){.n = n, .c = c};
 	return 0;
@@ -77,6 +78,13 @@ void file_drop(struct ovl *o, struct held *h, bool changed, bool killpriv)
 		node_dirty(o, n);
 		pthread_mutex_unlock(&n->lock);
 		change_inode(o, n->ino);
+		unlock(o);
+	} else if (content_size(h->c->c) <= STORE_BLOCK) {
+		/* Read as a whole, most likely, and kept by the kernel. */
+		lock_shared(o);
+		pthread_mutex_lock(&n->lock);
+		node_drop_content(n, h->c, 2);
+		pthread_mutex_unlock(&n->lock);
 		unlock(o);
 	}
 	content_unref(h->c);

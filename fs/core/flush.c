@@ -288,6 +288,9 @@ static void node_flushed(struct ovl *o, struct flush *f, struct flush_node *fn)
 	forget_places(n, f->gen);
 	if (n->gen <= f->gen)
 		node_clean(o, n);
+	/* One reference is the flush's. Under EX nobody takes another. */
+	if (fn->cs && content_size(fn->c->c) <= STORE_BLOCK)
+		node_drop_content(n, fn->c, 2);
 }
 
 static void node_done(struct ovl *o, struct flush_node *fn)
@@ -384,6 +387,7 @@ static void flush_set_kick(struct ovl *o)
 	size_t most = orphans_max(o);
 
 	atomic_store(&o->fl.kick_at, left < most ? left : most);
+	atomic_store(&o->fl.inodes_left, atomic_load(&o->ndirty));
 }
 
 void flush_acquire(struct ovl *o)

@@ -31,6 +31,7 @@ int node_new(struct ovl *o, store_ino ino, struct node **ret)
 		return -ENOMEM;
 	}
 	pthread_mutex_init(&n->lock, NULL);
+	memory_grew(o);
 	*ret = n;
 	return 0;
 }
@@ -125,6 +126,7 @@ static void node_free(struct ovl *o, struct node *n)
 	rec_inode_release(&n->rec);
 	pthread_mutex_destroy(&n->lock);
 	free(n);
+	memory_shrank(o);
 }
 
 /* The last reference on an inode without links is gone: its data is not needed any more. What the
@@ -348,6 +350,7 @@ void node_entry(struct ovl *o, struct node *n, uint32_t name_valid, struct ovl_e
 	ret->ino = n->ino;
 	ret->valid_ms = name_valid;
 	node_attr(o, n, &ret->attr);
+	node_used(n);
 	atomic_fetch_add(&n->nlookup, 1);
 }
 
@@ -385,4 +388,12 @@ int node_content(struct ovl *o, struct node *n, struct content_ref **ret)
 	atomic_fetch_add(&n->content->refs, 1);
 	*ret = n->content;
 	return 0;
+}
+
+void node_drop_content(struct node *n, struct content_ref *c, unsigned refs)
+{
+	if (n->content != c || atomic_load(&c->refs) != refs || !content_spare(c->c))
+		return;
+	n->content = NULL;
+	content_unref(c);
 }

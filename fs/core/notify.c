@@ -1,18 +1,51 @@
 /* Telling the front end about inodes that changed below it, from a thread that serves nothing: the
  * kernel may hold, and wait for, what a request handler holds. */
 #include <stdlib.h>
+#include <time.h>
 
+#include "base/io.h"
 #include "fs/core/ovl_internal.h"
+
+#define HOUSE_MS 500 /* between two rounds of housekeeping */
+
+/* With nt->lock, which is dropped meanwhile. */
+static void keep_house(struct ovl *o, int64_t *next)
+{
+	struct notifier *nt = &o->notifier;
+
+	if (io_now_ms() < *next) {
+		struct timespec until;
+
+		(void)clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_nsec += HOUSE_MS / 5 * 1000000;
+		if (until.tv_nsec >= 1000000000) {
+			until.tv_sec++;
+			until.tv_nsec -= 1000000000;
+		}
+		(void)pthread_cond_timedwait(&nt->cond, &nt->lock, &until);
+		return;
+	}
+	nt->housekeeping = false;
+	pthread_mutex_unlock(&nt->lock);
+	memory_housekeeping(o);
+	*next = io_now_ms() + HOUSE_MS;
+	pthread_mutex_lock(&nt->lock);
+}
 
 static void *notify_main(void *arg)
 {
 	struct ovl *o = arg;
 	struct notifier *nt = &o->notifier;
+	int64_t house = 0;
 
 	pthread_mutex_lock(&nt->lock);
 	while (!nt->stop) {
 		struct notice *list = nt->first;
 
+		if (!list && nt->housekeeping) {
+			keep_house(o, &house);
+			continue;
+		}
 		if (!list) {
 			pthread_cond_wait(&nt->cond, &nt->lock);
 			continue;
@@ -23,7 +56,8 @@ static void *notify_main(void *arg)
 		while (list) {
 			struct notice *next = list->next;
 
-			o->notify.inval_inode(o->notify.arg, list->ino);
+			if (o->notify.inval_inode)
+				o->notify.inval_inode(o->notify.arg, list->ino);
 			free(list);
 			list = next;
 		}
@@ -36,29 +70,44 @@ static void *notify_main(void *arg)
 int notify_start(struct ovl *o)
 {
 	struct notifier *nt = &o->notifier;
+	pthread_condattr_t a;
 	int r;
 
 	nt->last = &nt->first;
 	pthread_mutex_init(&nt->lock, NULL);
-	pthread_cond_init(&nt->cond, NULL);
-	if (!o->notify.inval_inode)
+	pthread_condattr_init(&a);
+	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+	pthread_cond_init(&nt->cond, &a);
+	pthread_condattr_destroy(&a);
+	if (!o->notify.inval_inode && !o->notify.prune)
 		return 0;
+	pthread_mutex_lock(&nt->lock);
 	r = pthread_create(&nt->thread, NULL, notify_main, o);
 	nt->running = r == 0;
+	pthread_mutex_unlock(&nt->lock);
 	return -r;
+}
+
+void ovl_notify_end(struct ovl *o)
+{
+	struct notifier *nt = &o->notifier;
+	bool running;
+
+	pthread_mutex_lock(&nt->lock);
+	running = nt->running;
+	nt->running = false;
+	nt->stop = true;
+	pthread_cond_signal(&nt->cond);
+	pthread_mutex_unlock(&nt->lock);
+	if (running)
+		(void)pthread_join(nt->thread, NULL);
 }
 
 void notify_stop(struct ovl *o)
 {
 	struct notifier *nt = &o->notifier;
 
-	if (nt->running) {
-		pthread_mutex_lock(&nt->lock);
-		nt->stop = true;
-		pthread_cond_signal(&nt->cond);
-		pthread_mutex_unlock(&nt->lock);
-		(void)pthread_join(nt->thread, NULL);
-	}
+	ovl_notify_end(o);
 	while (nt->first) {
 		struct notice *next = nt->first->next;
 
@@ -74,15 +123,29 @@ void notify_inode(struct ovl *o, store_ino ino)
 	struct notifier *nt = &o->notifier;
 	struct notice *k;
 
-	if (!nt->running)
-		return;
 	k = calloc(1, sizeof(*k));
 	if (!k)
 		return; /* the answer's time limit still holds */
 	k->ino = ino;
 	pthread_mutex_lock(&nt->lock);
-	*nt->last = k;
-	nt->last = &k->next;
-	pthread_cond_signal(&nt->cond);
+	if (nt->running) {
+		*nt->last = k;
+		nt->last = &k->next;
+		pthread_cond_signal(&nt->cond);
+		k = NULL;
+	}
+	pthread_mutex_unlock(&nt->lock);
+	free(k);
+}
+
+void notify_housekeeping(struct ovl *o)
+{
+	struct notifier *nt = &o->notifier;
+
+	pthread_mutex_lock(&nt->lock);
+	if (nt->running && !nt->housekeeping) {
+		nt->housekeeping = true;
+		pthread_cond_signal(&nt->cond);
+	}
 	pthread_mutex_unlock(&nt->lock);
 }

@@ -8,6 +8,8 @@
 
 #define FLUSH_MS_DEFAULT  1000
 #define DIRTY_MAX_DEFAULT (64u << 20)
+#define INODES_DEFAULT    262144
+#define DIRTY_INODES      65536
 
 void lock_shared(struct ovl *o)
 {
@@ -46,6 +48,20 @@ int name_check(const char *name, size_t *ret_len)
 	return 0;
 }
 
+/* Dirty since the last flush: what that left (files without a name) the next one leaves as well. */
+static size_t inodes_waiting(struct ovl *o)
+{
+	size_t n = atomic_load(&o->ndirty), left = atomic_load(&o->fl.inodes_left);
+
+	return n > left ? n - left : 0;
+}
+
+/* Is more waiting for the disk than memory should hold: bytes, or inodes with their names? */
+static bool too_dirty(struct ovl *o)
+{
+	return content_env_dirty(o->cenv) > o->dirty_max || inodes_waiting(o) > DIRTY_INODES;
+}
+
 int change_begin(struct ovl *o, bool grows)
 {
 	int r;
@@ -54,7 +70,7 @@ int change_begin(struct ovl *o, bool grows)
 		return -EROFS;
 	/* A writer that is ahead of the disk waits for a flush, and then tries again, as others
 	 * write meanwhile; a bounded number of times, so that nobody starves. */
-	for (int i = 0; grows && i < 8 && content_env_dirty(o->cenv) > o->dirty_max; i++) {
+	for (int i = 0; grows && i < 8 && too_dirty(o); i++) {
 		r = flush_relief(o);
 		if (r < 0)
 			return r;
@@ -73,7 +89,8 @@ void change_end(struct ovl *o)
 {
 	pthread_rwlock_unlock(&o->freeze);
 	/* Early: the disk works while the writer goes on, and few buffers serve many blocks. */
-	if (content_env_dirty(o->cenv) > atomic_load(&o->fl.kick_at))
+	if (content_env_dirty(o->cenv) > atomic_load(&o->fl.kick_at) ||
+	    inodes_waiting(o) > DIRTY_INODES / 2)
 		flush_kick(o);
 }
 
@@ -172,6 +189,7 @@ int ovl_open(const struct ovl_opts *opts, struct ovl **ret)
 	o->notify = opts->notify;
 	o->flush_ms = opts->flush_ms ? opts->flush_ms : FLUSH_MS_DEFAULT;
 	o->host_ttl_ms = opts->host_ttl_ms ? opts->host_ttl_ms : HOST_TTL_MS;
+	o->inodes_max = opts->inodes_max ? opts->inodes_max : INODES_DEFAULT;
 	o->dirty_max = opts->dirty_max ? opts->dirty_max : DIRTY_MAX_DEFAULT;
 	o->born_mark = UINT64_MAX;
 	if (getrandom(&o->seed, sizeof(o->seed), 0) != (ssize_t)sizeof(o->seed))
@@ -274,7 +292,8 @@ void ovl_counts(struct ovl *o, struct ovl_counts *ret)
 		.layer_changed = atomic_load(&o->reopened_dirty) ||
 				 atomic_load(&o->changes) > atomic_load(&o->changes_sealed),
 	};
-	pthread_mutex_lock(&o->dirty_lock);
-	ret->inodes_dirty = o->ndirty;
-	pthread_mutex_unlock(&o->dirty_lock);
+	ret->inodes_dirty = atomic_load(&o->ndirty);
+	lock_shared(o);
+	ret->inodes = o->nodes.n;
+	unlock(o);
 }

@@ -41,6 +41,9 @@ struct ovl_notify {
 	void *arg;
 	void (*inval_inode)(void *arg, store_ino ino);
 	void (*inval_entry)(void *arg, store_ino parent, const char *name, size_t len);
+	/* More inodes are held than is good: give back (ovl_forget) those of these that nobody has in use.
+	 * Negative: it cannot be done, and is not asked for again. */
+	int (*prune)(void *arg, const store_ino *inos, size_t n);
 };
 
 struct ovl_opts {
@@ -53,6 +56,7 @@ struct ovl_opts {
 	struct ovl_notify notify;
 	unsigned flush_ms;    /* background flush; 0: 1000 */
 	unsigned host_ttl_ms; /* how long what a host directory said is believed; 0: 1000 */
+	size_t inodes_max;    /* held before the front end is asked to give some back; 0: 262144 */
 	size_t dirty_max;     /* bytes dirty before writers wait for a flush; 0: 64 MiB */
 };
 
@@ -189,7 +193,11 @@ int ovl_commit_as_is(struct ovl *o, int (*seal)(void *arg, store_layer *ret_open
  * The caller makes the kernel push them (notify_inval_inode) before a commit. */
 int ovl_maybe_mapped(struct ovl *o, int (*fn)(void *arg, store_ino ino), void *arg) MUST_USE;
 
+/* No callback of opts.notify runs any more, or will: before what it works with goes away. */
+void ovl_notify_end(struct ovl *o);
+
 struct ovl_counts {
+	uint64_t inodes;       /* in memory */
 	uint64_t inodes_dirty; /* not yet flushed */
 	uint64_t bytes_dirty;
 	uint64_t changes;   /* mutations since open: a token for ovl_changes() */

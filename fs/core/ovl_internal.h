@@ -122,6 +122,7 @@ struct node {
 	bool tmpfile;                /* EX: nlink 0 but may be linked */
 	bool gone;           /* EX: inode_gone is queued or not needed; never write it again */
 	bool new_dir;        /* EX: neither store nor host hold names below */
+	atomic_bool used;    /* asked for since memory.c last looked */
 	atomic_bool written; /* content was changed through us: a shared mapping may exist */
 	store_layer born;    /* EX: the layer whose records are the first; 0 unknown (older) */
 	uint64_t gen;        /* ATTR: of the last change */
@@ -172,6 +173,7 @@ struct notifier {
 	pthread_t thread;
 	bool running, stop;
 	struct notice *first, **last;
+	bool housekeeping;
 };
 
 /* Group commit: whoever finds no flush running runs the next one for all that wait. */
@@ -184,6 +186,7 @@ struct flush_group {
 	bool stop, thread_running;
 	pthread_t thread;
 	atomic_bool kicked;
+	atomic_size_t inodes_left; /* dirty after the last flush */
 	atomic_size_t
 		kick_at;  /* bytes dirty from which the next flush does not wait for its time */
 	atomic_int error; /* the last flush failed with this; changes that grow are refused */
@@ -197,7 +200,7 @@ struct ovl {
 	struct ovl_notify notify;
 	unsigned flush_ms;
 	uint32_t host_ttl_ms;
-	size_t dirty_max;
+	size_t dirty_max, inodes_max;
 	struct policy *policy;
 	struct content_env *cenv;
 	uint64_t seed;
@@ -207,6 +210,9 @@ struct ovl {
 	struct table nodes;
 	struct table names;
 	size_t nnames;
+	size_t sweep_at;   /* memory.c. EX: slot of @nodes */
+	size_t freed;      /* EX: nodes, since memory went back to the system */
+	bool prune_failed; /* EX to set */
 	struct table host_numbers;
 	store_ino ino_next, ino_end;
 	store_ino born_mark;            /* own numbers from here on are new in the open layer */
@@ -222,7 +228,7 @@ struct ovl {
 
 	pthread_mutex_t dirty_lock; /* leaf */
 	struct node *dirty_first;
-	size_t ndirty;
+	atomic_size_t ndirty; /* read without the lock */
 	atomic_uint_least64_t gen;
 	atomic_uint_least64_t changes;
 
@@ -281,6 +287,9 @@ int node_set_place(struct node *n, store_ino parent, const char *name, size_t le
 /* ATTR. The open content with one more reference. */
 int node_content(struct ovl *o, struct node *n, struct content_ref **ret) MUST_USE;
 void content_unref(struct content_ref *c);
+/* ATTR. Close the content of @n when that is @c, has no users but the @refs known ones, and loses nothing:
+ * opening it again is cheap. */
+void node_drop_content(struct node *n, struct content_ref *c, unsigned refs);
 void bigx_free(struct bigx *b);
 
 /* ---- links.c: the places of files with several links (EX, freeze) ---- */
@@ -367,6 +376,20 @@ int host_join(const char *dir, const char *name, size_t len, char **ret) MUST_US
 int notify_start(struct ovl *o) MUST_USE;
 void notify_stop(struct ovl *o);
 void notify_inode(struct ovl *o, store_ino ino);
+/* memory_housekeeping() soon, but not without pause. Any lock. */
+void notify_housekeeping(struct ovl *o);
+
+/* ---- memory.c ---- */
+/* EX: a node more, a node less. */
+void memory_grew(struct ovl *o);
+void memory_shrank(struct ovl *o);
+/* No lock; the notifier's thread. */
+void memory_housekeeping(struct ovl *o);
+static inline void node_used(struct node *n)
+{
+	if (!atomic_load_explicit(&n->used, memory_order_relaxed))
+		atomic_store_explicit(&n->used, true, memory_order_relaxed);
+}
 
 /* ---- changes.c ---- */
 int changes_init(struct ovl *o) MUST_USE;

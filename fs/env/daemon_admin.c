@@ -69,6 +69,8 @@ static void unshow(struct shown *m, const char *dir, bool ended)
 {
 	if (m->up && !ended)
 		(void)!mount_detach(dir, geteuid() != 0);
+	if (m->ovl)
+		ovl_notify_end(m->ovl);
 	if (m->se)
 		session_stop(m->se);
 	if (m->ovl)

@@ -84,6 +84,7 @@ static int mount_up(struct env *e, struct diag *diag)
 	}
 	r = serve(e, &m, diag);
 	if (r < 0) {
+		ovl_notify_end(m.ovl);
 		session_stop(m.se);
 		(void)!ovl_close(m.ovl);
 		return r;
@@ -92,6 +93,7 @@ static int mount_up(struct env *e, struct diag *diag)
 	if (r < 0) {
 		(void)close(m.root_fd);
 		(void)!keeper_umount(&e->link, m.dir, !e->host_dir);
+		ovl_notify_end(m.ovl);
 		session_stop(m.se);
 		(void)!ovl_close(m.ovl);
 		return diag_set(diag, r, "cannot watch the mount: %s", err_text(r));
@@ -214,6 +216,8 @@ void env_down_locked(struct env *e)
 	if (m->root_fd >= 0)
 		(void)close(m->root_fd);
 	m->root_fd = -1;
+	if (m->ovl)
+		ovl_notify_end(m->ovl);
 	r = keeper_umount(&e->link, m->dir, !e->host_dir);
 	if (r < 0)
 		log_debug("unmount of %s: %s", m->dir, err_text(r));

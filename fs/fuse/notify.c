@@ -7,6 +7,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
 
 #include "fs/fuse/reply.h"
 
@@ -209,6 +213,25 @@ double session_attr_seconds(struct session *se, const struct ovl_attr *a)
 	x->which = which;
 	(void)enqueue(&se->notifier, x);
 	return 0;
+}
+
+/* Linux 6.18; libfuse does not know it. An inode that is in use stays; of the others the kernel drops what it
+ * caches and sends FORGET. Older kernels say EINVAL. */
+int session_notify_prune(void *session, const store_ino *inos, size_t n)
+{
+	struct session *se = session;
+	struct proto_prune_out out = {.count = (uint32_t)n};
+	struct fuse_out_header head = {
+		.len = (uint32_t)(sizeof(head) + sizeof(out) + n * sizeof(*inos)),
+		.error = PROTO_NOTIFY_PRUNE,
+	};
+	struct iovec iov[] = {
+		{.iov_base = &head, .iov_len = sizeof(head)},
+		{.iov_base = &out, .iov_len = sizeof(out)},
+		{.iov_base = (void *)(uintptr_t)inos, .iov_len = n * sizeof(*inos)},
+	};
+
+	return writev(se->loop.fd, iov, ARRAY_SIZE(iov)) < 0 ? ret_nerrno() : 0;
 }
 
 /* ---- shared mappings ---- */

@@ -53,6 +53,12 @@ struct proto_statx_out {
 	struct proto_statx stat;
 };
 
+#define PROTO_NOTIFY_PRUNE 9 /* Linux 6.18: struct proto_prune_out and @count inode numbers */
+struct proto_prune_out {
+	uint32_t count, padding;
+	uint64_t spare;
+};
+
 struct proto_copy_out {
 	uint64_t bytes_copied;
 };

@@ -219,6 +219,7 @@ struct ovl_notify session_notify(struct session *se)
 		.arg = se,
 		.inval_inode = session_notify_inode,
 		.inval_entry = session_notify_entry,
+		.prune = session_notify_prune,
 	};
 }
 

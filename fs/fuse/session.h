@@ -27,7 +27,7 @@ struct session_ids {
 struct session_opts {
 	int fuse_fd; /* from mount_fuse; owned by the session from here on, also on failure */
 	/* Opened by the caller with notify = session_notify() of a session made by session_new. */
-	struct ovl *ovl; /* lent; closed by the caller after session_stop */
+	struct ovl *ovl; /* lent; ovl_notify_end before session_stop, ovl_close after it */
 	struct session_ids ids;
 	bool rdonly;
 	bool writeback; /* kernel write-back cache; off: docs/performance.md */

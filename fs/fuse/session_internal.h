@@ -131,6 +131,7 @@ void notifier_stop(struct notifier *n);
 void notifier_release(struct notifier *n);
 void session_notify_inode(void *session, store_ino ino);
 void session_notify_entry(void *session, store_ino parent, const char *name, size_t len);
+int session_notify_prune(void *session, const store_ino *inos, size_t n);
 
 /* The attributes of @ino were changed, and the answer that tells the kernel so is about to be given:
  * answers with older ones, given but not yet taken in, are void. Takes no lock in the kernel. */
