@@ -1,0 +1,120 @@
+#!/usr/bin/python3
+# The daemon's memory while many files are made, looked at, read, listed and removed, of its own and of a host
+# directory: bounded while the kernel holds them, and given back when it forgets them.
+# user: root
+# timeout: 2400
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+LONG = "RATTAN_LONG" in os.environ
+N = 1000000 if LONG else 20000
+HELD = 262144  # inodes that are held at most (docs/performance.md), where the kernel can be asked (Linux 6.18)
+EACH = 1000    # bytes an inode costs at most
+FIXED = 64     # MiB: buffers, caches, the log of changes, the store's pages
+
+here = os.getcwd()
+fs = os.path.join(os.path.dirname(os.environ["RATTAN"]), "../libexec/rattan/rattan-fs")
+if not os.path.exists(fs):
+    sys.exit("no rattan-fs")
+if not os.access("/dev/fuse", os.W_OK):
+    print("SKIP: no access to /dev/fuse")
+    sys.exit(77)
+can_ask = tuple(int(x) for x in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 18)
+failed = []
+
+
+def rss(pid):
+    return int(open(f"/proc/{pid}/status").read().split("RssAnon:")[1].split()[0]) // 1024
+
+
+def drop_caches():
+    try:
+        with open("/proc/sys/vm/drop_caches", "w") as f:
+            f.write("2")
+    except OSError:
+        return False
+    return True
+
+
+def serve():
+    os.makedirs("mnt", exist_ok=True)
+    os.makedirs("host", exist_ok=True)
+    r, w = os.pipe()
+    p = subprocess.Popen([fs, "serve", "--foreground", "--data-dir", f"{here}/store", "--env", "m", "--create", "--dir",
+                          f"{here}/mnt", "--overlay", f"{here}/host=/workspace/host", "--ready-fd", str(w)],
+                         pass_fds=(w,), stderr=open("log", "a"))
+    os.close(w)
+    if not os.read(r, 4096):
+        sys.exit("not served: " + open("log").read()[-300:])
+    return p
+
+
+def path(top, i):
+    return f"{top}/d{i // 1000}/f{i}"
+
+
+def make(top, n):
+    for i in range(n):
+        if i % 1000 == 0:
+            os.makedirs(f"{top}/d{i // 1000}")
+        fd = os.open(path(top, i), os.O_CREAT | os.O_WRONLY, 0o644)
+        os.write(fd, b"x" * 100)
+        os.close(fd)
+
+
+def look(top, n):
+    for i in range(n):
+        with open(path(top, i), "rb") as f:
+            if len(f.read()) != 100:
+                sys.exit(f"{path(top, i)} is not what it was")
+    for i in range(0, n, 1000):
+        if len(os.listdir(f"{top}/d{i // 1000}")) != min(1000, n - i):
+            sys.exit("a listing is short")
+
+
+def remove(top, n):
+    for i in range(0, n, 1000):
+        shutil.rmtree(f"{top}/d{i // 1000}")
+
+
+def step(what, bound, fn, *args):
+    t = time.monotonic()
+    fn(*args)
+    took = time.monotonic() - t
+    end = time.monotonic() + 10
+    while rss(daemon.pid) > bound and time.monotonic() < end:
+        time.sleep(0.2)  # what is asked for comes a moment later
+    have = rss(daemon.pid)
+    print(f"{what}: {took:.1f} s, {have} MiB (at most {bound})", flush=True)
+    if have > bound:
+        failed.append(what)
+
+
+make("host", N)
+daemon = serve()
+ws = "mnt/workspace"
+held = min(2 * N, HELD) if can_ask else 2 * N
+full, empty = FIXED + held * EACH // 2**20, FIXED
+try:
+    step(f"{N} files made", full, make, ws, N)
+    step("read and listed", full, look, ws, N)
+    step(f"{N} host files read and listed", full, look, ws + "/host", N)
+    if drop_caches():
+        step("forgotten", empty, lambda: None)
+        step("read and listed again", full, look, ws, N)
+    step("removed", full, remove, ws, N)
+    step("host files removed", full, remove, ws + "/host", N)
+    if drop_caches():
+        step("forgotten", empty, lambda: None)
+finally:
+    daemon.terminate()
+    if daemon.wait() != 0:
+        failed.append("the end of the daemon")
+if len(os.listdir("host")) != (N + 999) // 1000:
+    failed.append("the host was changed")
+for f in failed:
+    print("FAIL:", f)
+sys.exit(1 if failed else 0)
