@@ -270,9 +270,22 @@ static int check_chunks(struct tx *x)
 		r = store_chunk_has(x->b->s, x->t, &n.d, n.len);
 		if (r < 0)
 			return r == -ENOENT ? -EAGAIN : r;
-		x->rec.bytes += store_fresh_take(x->b->s, &n.d);
+		x->rec.bytes += store_fresh_take(x->b->s, &n.d, x);
 	}
 	return 0;
+}
+
+/* Of chunks that are charged twice, or of a batch that failed, the account would be wrong. */
+static void charged(struct tx *x, bool done)
+{
+	const struct buf *b = &x->b->named;
+
+	for (size_t i = 0; i < b->len; i += sizeof(struct named)) {
+		struct named n;
+
+		memcpy(&n, b->data + i, sizeof(n));
+		store_fresh_charged(x->b->s, &n.d, x, done);
+	}
 }
 
 static int commit_tx(struct tx *x)
@@ -303,6 +316,7 @@ int store_batch_commit(struct store_batch *b)
 
 	if (r == 0 && b->ops.len)
 		r = commit_tx(&x);
+	charged(&x, r == 0);
 	store_tx_abortp(&x.t);
 	store_anc_unref(x.parent);
 	buf_release(&x.journal);

@@ -233,7 +233,9 @@ int store_chunk_has(struct store *s, MDB_txn *meta, const struct digest *d, uint
 
 /* Which chunks this process brought in and no layer was charged for yet. */
 void store_fresh_add(struct store *s, const struct digest *d, uint32_t len);
-uint32_t store_fresh_take(struct store *s, const struct digest *d);
+/* Its length, once; @by says then whether the charge was committed. */
+uint32_t store_fresh_take(struct store *s, const struct digest *d, const void *by);
+void store_fresh_charged(struct store *s, const struct digest *d, const void *by, bool done);
 void store_fresh_free(struct store *s);
 
 /* ---- beside a collector (seen.c, hold.c) ---- */

@@ -36,7 +36,7 @@ int ovl_getattr(struct ovl *o, store_ino ino, struct ovl_attr *ret)
 static int set_mode(struct ovl *o, struct node *n, mode_t mode)
 {
 	ssize_t k = xattr_get(o, n, ACL_ACCESS, NULL, 0);
-	int r = 0;
+	int r = k < 0 && k != -ENODATA ? (int)k : 0;
 
 	/* The list's mask, or its group entry, is what the group bits stand for: keep both equal. */
 	if (k > 0) {
@@ -76,6 +76,7 @@ static int setattr_locked(struct ovl *o, store_ino ino, const struct stat *st, u
 {
 	struct timespec now = now_real();
 	struct node *n;
+	mode_t mode;
 	int r = node_get(o, ino, &n);
 
 	if (r == 0)
@@ -84,16 +85,19 @@ static int setattr_locked(struct ovl *o, store_ino ino, const struct stat *st, u
 		r = host_materialise(o, n);
 	if (r < 0)
 		return r;
+	mode = n->rec.mode;
 	if (set & (OVL_SET_UID | OVL_SET_GID | OVL_SET_KILLPRIV))
 		(void)kill_privileges(o, n);
+	if (set & OVL_SET_MODE)
+		r = set_mode(o, n, st->st_mode);
+	if (r < 0) {
+		n->rec.mode = mode;
+		return r;
+	}
 	if (set & OVL_SET_UID)
 		n->rec.uid = st->st_uid;
 	if (set & OVL_SET_GID)
 		n->rec.gid = st->st_gid;
-	if (set & OVL_SET_MODE)
-		r = set_mode(o, n, st->st_mode);
-	if (r < 0)
-		return r;
 	if (set & OVL_SET_SIZE && !(set & (OVL_SET_MTIME | OVL_SET_MTIME_NOW)))
 		n->rec.mtime = now;
 	set_times(n, st, set, &now);

@@ -157,20 +157,18 @@ static int complete_bulk(struct ovl *o, bool strict)
 	return r;
 }
 
-/* o->freeze exclusive: the layer is sealed, its child is open. */
-static int go_on(struct ovl *o, store_layer child)
+int commit_go_on(struct ovl *o)
 {
 	struct store_view *view, *old;
-	int r = store_view_open(o->store, child, &view);
+	int r = o->child ? store_view_open(o->store, o->child, &view) : 0;
 
-	if (r < 0) {
-		o->broken = true; /* nothing may be written to the sealed layer (S1) */
+	if (r < 0 || !o->child)
 		return r;
-	}
 	lock_excl(o);
 	old = o->view;
 	o->view = view;
-	o->layer = child;
+	o->layer = o->child;
+	o->child = 0;
 	o->born_mark = o->ino_next == o->ino_end ? UINT64_MAX : o->ino_next;
 	ino_set_release(&o->partial);
 	atomic_store(&o->changes_sealed, atomic_load(&o->changes));
@@ -190,7 +188,6 @@ struct sealing {
 /* *ret_flush is what those learn who wait for a flush. */
 static int commit_frozen(struct ovl *o, const struct sealing *s, int *ret_flush)
 {
-	store_layer child;
 	size_t n;
 	int r = complete_all(o, s->strict, true, &n);
 
@@ -198,8 +195,13 @@ static int commit_frozen(struct ovl *o, const struct sealing *s, int *ret_flush)
 	if (r == 0)
 		r = *ret_flush;
 	if (r == 0)
-		r = s->seal(s->arg, &child);
-	return r == 0 ? go_on(o, child) : r;
+		r = s->seal(s->arg, &o->child);
+	/* It is sealed, whatever happens now: who flushes or changes next tries again to go on. */
+	if (r == 0)
+		(void)!commit_go_on(o);
+	else
+		o->child = 0;
+	return r;
 }
 
 static int commit(struct ovl *o, const struct sealing *s)
@@ -213,10 +215,7 @@ static int commit(struct ovl *o, const struct sealing *s)
 		return r;
 	flush_acquire(o);
 	pthread_rwlock_wrlock(&o->freeze);
-	r = o->broken ? -EIO : 0;
-	flushed = r;
-	if (r == 0)
-		r = commit_frozen(o, s, &flushed);
+	r = commit_frozen(o, s, &flushed);
 	pthread_rwlock_unlock(&o->freeze);
 	flush_release(o, flushed);
 	return r;

@@ -214,6 +214,7 @@ static int link_locked(struct ovl *o, store_ino ino, store_ino parent, const cha
 		       struct ovl_entry *ret)
 {
 	cleanup_name struct name *e = NULL;
+	cleanup_place struct place_plan plan = {0};
 	struct timespec now = now_real();
 	struct node *dir, *n;
 	struct found f;
@@ -234,14 +235,12 @@ static int link_locked(struct ovl *o, store_ino ino, store_ino parent, const cha
 		r = host_materialise(o, n);
 	if (r == 0)
 		r = name_prepare(o, dir, name, len, &e);
+	if (r == 0)
+		r = place_add(n, dir->ino, name, len, &plan);
 	if (r < 0)
 		return r;
+	place_do(o, n, &plan);
 	n->rec.nlink++;
-	r = place_add(o, n, dir->ino, name, len);
-	if (r < 0) {
-		n->rec.nlink--;
-		return r;
-	}
 	n->tmpfile = false;
 	n->rec.ctime = now;
 	name_set(o, &e, &f, n->ino, n->rec.mode & S_IFMT);

@@ -361,9 +361,11 @@ int flush_now(struct ovl *o, bool frozen)
 
 	if (!frozen)
 		pthread_rwlock_wrlock(&o->freeze);
+	r = commit_go_on(o);
 	/* EX, not shared: setting name.covers must not race with a lookup. */
 	lock_excl(o);
-	r = snapshot(&f);
+	if (r == 0)
+		r = snapshot(&f);
 	unlock(o);
 	if (r == 0)
 		r = take_contents(&f);

@@ -429,6 +429,7 @@ static int materialise_one(struct ovl *o, struct node *n)
 {
 	struct found before = {.covers = true};
 	cleanup_name struct name *e = NULL;
+	cleanup_place struct place_plan plan = {0};
 	struct node *dir = n->host_parent;
 	int r = n->src ? load_target(n) : -EIO;
 
@@ -436,24 +437,19 @@ static int materialise_one(struct ovl *o, struct node *n)
 		r = xattr_load_host(o, n);
 	if (r == 0)
 		r = name_prepare(o, dir, n->rec.name, n->rec.name_len, &e);
+	if (r == 0 && n->rec.nlink > 1 && !S_ISDIR(n->rec.mode))
+		r = place_spread(n, &plan);
 	if (r < 0)
 		return r;
 	n->host_only = false;
 	n->born = o->layer;
 	name_set(o, &e, &before, n->ino, n->rec.mode & S_IFMT);
-	if (n->rec.nlink > 1 && !S_ISDIR(n->rec.mode)) {
-		cleanup_free char *name = steal_ptr(&n->rec.name);
-		size_t len = n->rec.name_len;
-
-		n->rec.parent = 0;
-		n->rec.name_len = 0;
-		r = place_add(o, n, dir->ino, name, len);
-	}
+	place_do(o, n, &plan);
 	node_dirty(o, n);
 	n->host_parent = NULL;
 	atomic_fetch_sub(&dir->pins, 1);
 	node_dirty(o, dir);
-	return r;
+	return 0;
 }
 
 int host_materialise(struct ovl *o, struct node *n)

@@ -78,9 +78,13 @@ int change_begin(struct ovl *o, bool grows)
 	if (grows && atomic_load(&o->fl.error) == -ENOSPC)
 		return -ENOSPC;
 	pthread_rwlock_rdlock(&o->freeze);
-	if (o->broken) {
+	/* A commit could not go on in its new layer; nothing may be written to the sealed one (S1). */
+	while (o->child) {
 		pthread_rwlock_unlock(&o->freeze);
-		return -EIO;
+		r = flush_join(o);
+		if (r < 0)
+			return r;
+		pthread_rwlock_rdlock(&o->freeze);
 	}
 	return 0;
 }

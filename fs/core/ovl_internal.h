@@ -221,8 +221,8 @@ struct ovl {
 	 * under way. Until that is through the store still shows them; nobody else may. EX. */
 	struct ino_set dead, dying;
 	struct ino_set
-		partial; /* flushed in this layer with part of their bytes still on the host */
-	bool broken;     /* the layer was sealed and its child cannot be read */
+		partial;   /* flushed in this layer with part of their bytes still on the host */
+	store_layer child; /* freeze: @layer is sealed, and this over it is not gone on to yet */
 	atomic_bool reopened_dirty;           /* the layer held records when it was opened */
 	atomic_uint_least64_t changes_sealed; /* of @changes, those in older layers */
 
@@ -294,13 +294,27 @@ void bigx_free(struct bigx *b);
 
 /* ---- links.c: the places of files with several links (EX, freeze) ---- */
 
-/* rec.nlink is already the new count. */
-int place_add(struct ovl *o, struct node *n, store_ino parent, const char *name,
-	      size_t len) MUST_USE;
-int place_del(struct ovl *o, struct node *n, store_ino parent, const char *name,
-	      size_t len) MUST_USE;
-int place_move(struct ovl *o, struct node *n, store_ino from, const char *name, size_t len,
-	       store_ino to, const char *newname, size_t newlen) MUST_USE;
+/* A change of places that is about to happen: made first, because that can fail; then done with the
+ * names, or cancelled. */
+struct place_plan {
+	struct place *log; /* the last one is done first */
+	bool set;          /* the back reference becomes: */
+	store_ino parent;
+	char *name;
+	size_t len;
+};
+/* rec.nlink is still the old count in all. */
+int place_add(struct node *n, store_ino parent, const char *name, size_t len,
+	      struct place_plan *p) MUST_USE;
+int place_del(struct ovl *o, struct node *n, store_ino parent, const char *name, size_t len,
+	      struct place_plan *p) MUST_USE;
+int place_move(struct node *n, store_ino from, const char *name, size_t len, store_ino to,
+	       const char *newname, size_t newlen, struct place_plan *p) MUST_USE;
+/* From a back reference to the links database. */
+int place_spread(struct node *n, struct place_plan *p) MUST_USE;
+void place_do(struct ovl *o, struct node *n, struct place_plan *p);
+void place_cancel(struct place_plan *p);
+#define cleanup_place __attribute__((cleanup(place_cancel)))
 /* Every place in sight; nonzero from @fn stops. */
 int place_each(struct ovl *o, struct node *n,
 	       int (*fn)(void *arg, store_ino parent, const char *name, size_t len), void *arg);
@@ -442,6 +456,9 @@ void flush_kick(struct ovl *o);
 bool flush_wanted(struct ovl *o);
 
 /* ---- commit.c ---- */
+/* o->freeze exclusive, by the one who flushes: go on in the layer that a commit opened, if that has not
+ * been done. */
+int commit_go_on(struct ovl *o) MUST_USE;
 /* At open: which files of the layer still need their host file. */
 int partial_load(struct ovl *o) MUST_USE;
 bool rec_is_partial(const struct rec_inode *r);

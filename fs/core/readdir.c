@@ -13,7 +13,16 @@ struct dirread {
 	bool plus;
 	readdir_fn fn;
 	void *arg;
+	bool given; /* something was taken in this call */
 };
+
+static int give(struct dirread *d, const char *name, uint64_t cookie, const struct ovl_entry *e)
+{
+	int r = d->fn(d->arg, name, cookie, e);
+
+	d->given = d->given || !r;
+	return r;
+}
 
 static int emit_dots(struct dirread *d, uint64_t cookie)
 {
@@ -21,11 +30,11 @@ static int emit_dots(struct dirread *d, uint64_t cookie)
 
 	e.attr.st.st_ino = e.ino;
 	e.attr.st.st_mode = S_IFDIR;
-	if (cookie < 1 && d->fn(d->arg, ".", 1, &e))
+	if (cookie < 1 && give(d, ".", 1, &e))
 		return 1;
 	if (d->dir->rec.parent)
 		e.ino = e.attr.st.st_ino = d->dir->rec.parent;
-	return cookie < 2 && d->fn(d->arg, "..", 2, &e);
+	return cookie < 2 && give(d, "..", 2, &e);
 }
 
 /* A name whose file cannot be looked at (a mount of somebody else's, a directory without x) is listed all
@@ -35,7 +44,7 @@ static int emit_name(struct dirread *d, const struct listing_entry *le)
 	struct ovl_entry e = {.attr.st = {.st_ino = INO_UNKNOWN, .st_mode = le->type}};
 
 	e.ino = d->plus ? 0 : INO_UNKNOWN;
-	return d->fn(d->arg, le->name, le->cookie, &e) ? 1 : 0;
+	return give(d, le->name, le->cookie, &e) ? 1 : 0;
 }
 
 /* EX. Give back the reference that looking @ino up took. */
@@ -64,7 +73,7 @@ static int emit_plus(struct dirread *d, const struct listing_entry *le)
 	/* What must not be taken over is not offered. */
 	if (e.attr.unsettled)
 		e.ino = e.attr.unsettled = 0;
-	r = d->fn(d->arg, le->name, le->cookie, &e);
+	r = give(d, le->name, le->cookie, &e);
 	if (r || !e.ino)
 		unlook(d, ino);
 	return r ? 1 : 0;
@@ -102,7 +111,7 @@ static int emit_plain(struct dirread *d, struct listing_entry *le)
 	e.ino = le->ino;
 	e.attr.st.st_ino = le->ino;
 	e.attr.st.st_mode = le->type;
-	return d->fn(d->arg, le->name, le->cookie, &e) ? 1 : 0;
+	return give(d, le->name, le->cookie, &e) ? 1 : 0;
 }
 
 static int emit_all(struct dirread *d, uint64_t cookie)
@@ -118,6 +127,9 @@ static int emit_all(struct dirread *d, uint64_t cookie)
 		if (!l->slots[i])
 			continue;
 		r = d->plus ? emit_plus(d, l->slots[i]) : emit_plain(d, l->slots[i]);
+		/* What was given stays given, with its references: the next call meets the error. */
+		if (r < 0 && d->given)
+			return 1;
 		if (r != 0)
 			return r;
 	}

@@ -23,22 +23,12 @@ int dir_is_empty(struct ovl *o, struct node *n)
 	return listing_empty(n->listing) ? 0 : -ENOTEMPTY;
 }
 
-int drop_link(struct ovl *o, struct node *n, store_ino parent, const char *name, size_t len,
-	      const struct timespec *now)
+void drop_link(struct ovl *o, struct node *n, struct place_plan *p, const struct timespec *now)
 {
-	int r = 0;
-
+	place_do(o, n, p);
 	n->rec.nlink = S_ISDIR(n->rec.mode) || n->rec.nlink == 0 ? 0 : n->rec.nlink - 1;
 	n->rec.ctime = *now;
-	/* An inode that ends keeps its last place: it is of use to nobody, but for a message. */
-	if (n->rec.nlink > 0) {
-		r = place_del(o, n, parent, name, len);
-		n->dropped_in = parent;
-		n->drops = n->drops + 1 ? n->drops + 1 : 1;
-		n->settling = false;
-	}
 	node_dirty(o, n);
-	return r;
 }
 
 /* @n is what @name of @dir means; both are pinned. */
@@ -46,6 +36,7 @@ static int remove_found(struct ovl *o, struct node *dir, const char *name, size_
 			const struct found *f, struct node *n, bool isdir)
 {
 	cleanup_name struct name *e = NULL;
+	cleanup_place struct place_plan plan = {0};
 	struct timespec now = now_real();
 	bool in_use = atomic_load(&n->nlookup) > 0 || n->rec.nlink > 1;
 	int r = may_remove(o, dir, name, len, n);
@@ -61,11 +52,15 @@ static int remove_found(struct ovl *o, struct node *dir, const char *name, size_
 		r = host_materialise(o, n);
 	if (r == 0)
 		r = name_prepare(o, dir, name, len, &e);
+	if (r == 0 && !n->host_only)
+		r = place_del(o, n, dir->ino, name, len, &plan);
 	if (r < 0)
 		return r;
 	name_set(o, &e, f, 0, 0);
 	dir_touched(o, dir, &now, isdir ? -1 : 0);
-	return n->host_only ? 0 : drop_link(o, n, dir->ino, name, len, &now);
+	if (!n->host_only)
+		drop_link(o, n, &plan, &now);
+	return 0;
 }
 
 static int remove_locked(struct ovl *o, store_ino parent, const char *name, size_t len, bool isdir)

@@ -140,47 +140,59 @@ static int prepare(struct ovl *o, struct end *from, struct end *to)
 	return r;
 }
 
-static int moved(struct ovl *o, struct node *n, const struct end *from, const struct end *to,
-		 const struct timespec *now)
+/* The plan for @n, which goes from one end to the other. */
+static int plan_move(struct node *n, const struct end *from, const struct end *to,
+		     struct place_plan *p)
 {
-	int r = place_move(o, n, from->dir->ino, from->name, from->len, to->dir->ino, to->name,
-			   to->len);
+	return place_move(n, from->dir->ino, from->name, from->len, to->dir->ino, to->name, to->len,
+			  p);
+}
 
+static void moved(struct ovl *o, struct node *n, const struct end *to, struct place_plan *p,
+		  const struct timespec *now)
+{
+	place_do(o, n, p);
 	n->rec.ctime = *now;
 	if (!policy_trivial(o->policy) && (S_ISDIR(n->rec.mode) || n->rec.nlink < 2))
 		n->pol = policy_child(o->policy, node_policy(o, to->dir), to->name, to->len);
 	node_dirty(o, n);
-	return r;
 }
 
 static int replace(struct ovl *o, struct end *from, struct end *to)
 {
+	cleanup_place struct place_plan move = {0}, drop = {0};
 	struct timespec now = now_real();
 	struct node *old = to->n;
 	bool isdir = S_ISDIR(from->n->rec.mode), olddir = old && S_ISDIR(old->rec.mode);
-	int r = moved(o, from->n, from, to, &now), k = 0;
+	int r = plan_move(from->n, from, to, &move);
 
+	if (r == 0 && old)
+		r = place_del(o, old, to->dir->ino, to->name, to->len, &drop);
 	if (r < 0)
 		return r;
+	moved(o, from->n, to, &move, &now);
 	name_set(o, &from->e, &from->f, 0, 0);
 	name_set(o, &to->e, &to->f, from->n->ino, from->n->rec.mode & S_IFMT);
 	dir_touched(o, from->dir, &now, isdir ? -1 : 0);
 	dir_touched(o, to->dir, &now, (isdir ? 1 : 0) - (olddir ? 1 : 0));
 	if (old)
-		k = drop_link(o, old, to->dir->ino, to->name, to->len, &now);
-	return k;
+		drop_link(o, old, &drop, &now);
+	return 0;
 }
 
 static int exchange(struct ovl *o, struct end *from, struct end *to)
 {
+	cleanup_place struct place_plan there = {0}, back = {0};
 	struct timespec now = now_real();
 	int a = S_ISDIR(from->n->rec.mode), b = S_ISDIR(to->n->rec.mode);
-	int r = moved(o, from->n, from, to, &now);
+	int r = plan_move(from->n, from, to, &there);
 
 	if (r == 0)
-		r = moved(o, to->n, to, from, &now);
+		r = plan_move(to->n, to, from, &back);
 	if (r < 0)
 		return r;
+	moved(o, from->n, to, &there, &now);
+	moved(o, to->n, from, &back, &now);
 	name_set(o, &from->e, &from->f, to->n->ino, to->n->rec.mode & S_IFMT);
 	name_set(o, &to->e, &to->f, from->n->ino, from->n->rec.mode & S_IFMT);
 	dir_touched(o, from->dir, &now, b - a);

@@ -99,14 +99,16 @@ static struct bigx *bigx_find(const struct node *n, const char *name)
 	return NULL;
 }
 
-/* The value that a flush is to write; @value NULL: a tombstone. */
-static int bigx_log(struct ovl *o, struct node *n, const char *name, const void *value, size_t len)
+/* An entry for @name, with a place for its value: what can fail happens here. *ret_new: nobody has it. */
+static int bigx_prepare(struct node *n, const char *name, const void *value, size_t len,
+			struct bigx **ret, void **ret_copy, bool *ret_new)
 {
 	struct bigx *b = bigx_find(n, name);
 	void *copy = value ? dup_value(value, len) : NULL;
 
 	if (value && !copy)
 		return -ENOMEM;
+	*ret_new = !b;
 	if (!b) {
 		b = calloc(1, sizeof(*b));
 		if (b)
@@ -116,6 +118,17 @@ static int bigx_log(struct ovl *o, struct node *n, const char *name, const void 
 			free(copy);
 			return -ENOMEM;
 		}
+	}
+	*ret = b;
+	*ret_copy = copy;
+	return 0;
+}
+
+/* The value that a flush is to write; NULL: a tombstone. */
+static void bigx_set(struct ovl *o, struct node *n, struct bigx *b, void *copy, size_t len,
+		     bool fresh)
+{
+	if (fresh) {
 		b->next = n->bigx;
 		n->bigx = b;
 	}
@@ -123,7 +136,18 @@ static int bigx_log(struct ovl *o, struct node *n, const char *name, const void 
 	b->value = copy;
 	b->len = len;
 	b->gen = atomic_fetch_add(&o->gen, 1) + 1;
-	return 0;
+}
+
+static int bigx_log(struct ovl *o, struct node *n, const char *name, const void *value, size_t len)
+{
+	struct bigx *b;
+	void *copy;
+	bool fresh;
+	int r = bigx_prepare(n, name, value, len, &b, &copy, &fresh);
+
+	if (r == 0)
+		bigx_set(o, n, b, copy, len, fresh);
+	return r;
 }
 
 static ssize_t give(const void *value, size_t len, void *out, size_t size)
@@ -174,16 +198,33 @@ static bool fits_record(const struct rec_inode *r, const char *name, size_t len)
 	return len <= REC_XATTR_MAX && (r->nxattrs < REC_MAX_XATTRS || xattr_find(r, name));
 }
 
+/* Into the record, and the big value of that name goes: neither or both. */
+static int set_small(struct ovl *o, struct node *n, const char *name, const void *value, size_t len)
+{
+	ssize_t k = big_get(o, n, name, NULL, 0);
+	struct bigx *b = NULL;
+	void *copy = NULL;
+	bool fresh = false;
+	int r = k < 0 && k != -ENODATA ? (int)k : 0;
+
+	if (r == 0 && k >= 0)
+		r = bigx_prepare(n, name, NULL, 0, &b, &copy, &fresh);
+	if (r < 0)
+		return r;
+	r = xattr_put(&n->rec, name, value, len);
+	if (r == 0 && b)
+		bigx_set(o, n, b, NULL, 0, fresh);
+	else if (b && fresh)
+		bigx_free(b);
+	return r;
+}
+
 int xattr_set(struct ovl *o, struct node *n, const char *name, const void *value, size_t len)
 {
 	int r;
 
-	if (fits_record(&n->rec, name, len)) {
-		r = xattr_put(&n->rec, name, value, len);
-		if (r == 0 && big_get(o, n, name, NULL, 0) >= 0)
-			r = bigx_log(o, n, name, NULL, 0);
-		return r;
-	}
+	if (fits_record(&n->rec, name, len))
+		return set_small(o, n, name, value, len);
 	r = bigx_log(o, n, name, value, len);
 	if (r == 0) {
 		(void)xattr_drop(&n->rec, name);
@@ -194,11 +235,12 @@ int xattr_set(struct ovl *o, struct node *n, const char *name, const void *value
 
 int xattr_remove(struct ovl *o, struct node *n, const char *name)
 {
+	ssize_t k;
+
 	if (xattr_drop(&n->rec, name))
 		return 0;
-	if (big_get(o, n, name, NULL, 0) < 0)
-		return -ENODATA;
-	return bigx_log(o, n, name, NULL, 0);
+	k = big_get(o, n, name, NULL, 0);
+	return k < 0 ? (int)k : bigx_log(o, n, name, NULL, 0);
 }
 
 /* ---- lists ---- */
@@ -426,6 +468,7 @@ static int setxattr_locked(struct ovl *o, store_ino ino, const char *name, const
 			   size_t size, int flags)
 {
 	struct node *n;
+	ssize_t k;
 	bool there, acl = !strcmp(name, ACL_ACCESS) || !strcmp(name, ACL_DEFAULT);
 	int r = xattr_begin(o, ino, &n);
 
@@ -433,7 +476,10 @@ static int setxattr_locked(struct ovl *o, store_ino ino, const char *name, const
 		r = xattr_allowed(n, name, size);
 	if (r < 0)
 		return r;
-	there = xattr_get(o, n, name, NULL, 0) >= 0;
+	k = xattr_get(o, n, name, NULL, 0);
+	if (k < 0 && k != -ENODATA)
+		return (int)k;
+	there = k >= 0;
 	if (there && flags & XATTR_CREATE)
 		return -EEXIST;
 	if (!there && flags & XATTR_REPLACE)

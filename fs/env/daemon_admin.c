@@ -196,13 +196,19 @@ int daemon_admin_remove(const struct daemon_opts *o)
 		return daemon_tell(&ready_fd, r, &diag, NULL, 0);
 	}
 	/* A daemon of another runtime directory holds it (env.c). */
-	(void)snprintf(path, sizeof(path), "%s/env-%s.lock", o->data_dir, o->env);
+	if (snprintf(path, sizeof(path), "%s/env-%s.lock", o->data_dir, o->env) >=
+	    (int)sizeof(path)) {
+		r = diag_set(&diag, -ENAMETOOLONG, "the name of %s is too long", o->data_dir);
+		return daemon_tell(&ready_fd, r, &diag, NULL, 0);
+	}
 	lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) < 0)
+	if (lock < 0)
+		r = diag_set(&diag, ret_nerrno(), "cannot open %s: %s", path, err_text(errno));
+	else if (flock(lock, LOCK_EX | LOCK_NB) < 0)
 		r = diag_set(&diag, -EBUSY, "environment \"%s\" is being served", o->env);
 	if (r == 0)
 		r = store_env_remove(s, o->env);
-	if (r == 0 && lock >= 0)
+	if (r == 0)
 		(void)unlink(path);
 	return daemon_tell(&ready_fd, r, &diag, NULL, 0);
 }

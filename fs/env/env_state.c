@@ -104,7 +104,8 @@ static int check_expect(struct env *e, const char *expect, struct diag *diag)
 			head[0] ? head : "the base", expect);
 }
 
-static int to_ctl_commit(const struct store_commit *c, struct ctl_commit *ret)
+/* All but the message. */
+static void describe(const struct store_commit *c, struct ctl_commit *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	digest_hex(&c->id, ret->id);
@@ -118,6 +119,11 @@ static int to_ctl_commit(const struct store_commit *c, struct ctl_commit *ret)
 	ret->added = c->added;
 	ret->modified = c->modified;
 	ret->deleted = c->deleted;
+}
+
+static int to_ctl_commit(const struct store_commit *c, struct ctl_commit *ret)
+{
+	describe(c, ret);
 	ret->message = strdup(c->message ? c->message : "");
 	return ret->message ? 0 : -ENOMEM;
 }
@@ -163,8 +169,11 @@ int env_commit(struct env *e, const char *message, const char *label, const char
 		r = check_expect(e, expect, diag);
 	if (r == 0)
 		r = commit_locked(e, &s, diag);
-	if (r == 0)
-		r = to_ctl_commit(&s.c, ret);
+	if (r == 0) {
+		/* Done: nothing that could fail any more. */
+		describe(&s.c, ret);
+		ret->message = steal_ptr(&s.c.message);
+	}
 	store_commit_release(&s.c);
 	return r;
 }

@@ -83,21 +83,34 @@ struct look {
 static int look_one(void *arg, const char *name, uint64_t cookie, const struct ovl_entry *e)
 {
 	struct look *l = arg;
-	struct seen_ent *s = &l->e[l->n];
-	mode_t mode = e->attr.st.st_mode;
 
 	(void)cookie;
+	(void)e;
 	if (!strcmp(name, ".") || !strcmp(name, ".."))
 		return 0;
-	if (l->n == ENTS_MAX || strlen(name) >= sizeof(s->name))
+	if (l->n == ENTS_MAX || strlen(name) >= sizeof(l->e[0].name))
 		return -E2BIG;
-	*s = (struct seen_ent){.type = S_ISDIR(mode) ? 'd' : S_ISLNK(mode) ? 'l' : 'f', .links = 1};
-	memcpy(s->name, name, strlen(name) + 1);
+	l->e[l->n] = (struct seen_ent){.links = 1};
+	memcpy(l->e[l->n++].name, name, strlen(name) + 1);
+	return 0;
+}
+
+static int look_up(struct look *l, store_ino dir, size_t i)
+{
+	struct seen_ent *s = &l->e[i];
+	struct ovl_entry e;
+	mode_t mode;
+	int r = ovl_lookup(l->f->o, dir, s->name, &e);
+
+	if (r < 0 || !e.ino)
+		return r < 0 ? r : -ENOENT;
+	mode = e.attr.st.st_mode;
+	s->type = S_ISDIR(mode) ? 'd' : S_ISLNK(mode) ? 'l' : 'f';
 	if (s->type == 'f') {
-		s->links = (unsigned)e->attr.st.st_nlink;
-		s->size = (uint64_t)e->attr.st.st_size;
+		s->links = (unsigned)e.attr.st.st_nlink;
+		s->size = (uint64_t)e.attr.st.st_size;
 	}
-	l->ino[l->n++] = e->ino;
+	l->ino[i] = e.ino;
 	return 0;
 }
 
@@ -128,13 +141,15 @@ static int digest_dir(struct fx *f, unsigned t, uint64_t *ret)
 	r = fx_get(f, name, &e);
 	if (r < 0)
 		return r;
-	r = ovl_readdir(f->o, e.ino, 0, true, look_one, &l);
+	r = ovl_readdir(f->o, e.ino, 0, false, look_one, &l);
 	for (size_t i = 0; r == 0 && i < l.n; i++) {
-		if (l.e[i].type == 'f')
+		r = look_up(&l, e.ino, i);
+		if (r == 0 && l.e[i].type == 'f')
 			r = look_bytes(&l, i);
 	}
 	for (size_t i = 0; i < l.n; i++)
-		ovl_forget(f->o, l.ino[i], 1);
+		if (l.ino[i])
+			ovl_forget(f->o, l.ino[i], 1);
 	ovl_forget(f->o, e.ino, 1);
 	if (r == 0)
 		*ret = power_digest(l.e, l.n);

@@ -198,6 +198,33 @@ static const char *extents_at(struct store *s, store_layer layer, store_ino ino,
 	return l->text;
 }
 
+/* A layer is charged for what was new with it, whatever attempts came before. */
+static void charges(struct store *s)
+{
+	struct store_chunk c = {.data = "charged once", .len = 12};
+	struct store_env e = make_env(s, "charges");
+	struct store_extent x = {.len = 12}, none = {.len = 1, .block = 1, .chunk = {{1}}};
+	struct store_layer_info info;
+	struct store_batch *b;
+
+	if (store_chunks_put(s, &c, 1) < 0)
+		tap_fatal("put");
+	x.chunk = c.digest;
+	b = begin(s, e.open);
+	if (store_batch_extent(b, 500, &x) < 0 || store_batch_extent(b, 500, &none) < 0)
+		tap_fatal("extent");
+	eq_int(store_batch_commit(b), -EAGAIN, "a chunk is missing");
+	for (int i = 0; i < 2; i++) {
+		b = begin(s, e.open);
+		if (store_batch_extent(b, 500, &x) < 0 || store_batch_extent(b, 501, &x) < 0)
+			tap_fatal("extent");
+		eq_int(store_batch_commit(b), 0, "without it");
+	}
+	if (store_layer_get(s, e.open, &info) < 0)
+		tap_fatal("layer");
+	eq_int((long long)info.bytes, 12, "charged for its bytes, once");
+}
+
 static void extents(struct store *s)
 {
 	struct store_chunk c = {.data = "some bytes", .len = 10};
@@ -490,6 +517,7 @@ int main(void)
 	many_versions(s);
 	listings(s);
 	extents(s);
+	charges(s);
 	cut_many(s);
 	missing_chunk(s);
 	inodes(s);

@@ -1,0 +1,136 @@
+/* See fail.h. */
+#include "tests/power/fail.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <lmdb.h>
+#include <search.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static _Thread_local struct {
+	bool armed, all;
+	enum fail_what what;
+	long after, hits;
+	int err;
+	const char *where;
+} st;
+
+void fail_arm(enum fail_what what, long after, int err, bool all)
+{
+	st.what = what;
+	st.after = after;
+	st.err = err;
+	st.all = all;
+	st.hits = 0;
+	st.where = "";
+	st.armed = true;
+}
+
+long fail_disarm(void)
+{
+	st.armed = false;
+	return st.hits;
+}
+
+const char *fail_where(void)
+{
+	return st.where;
+}
+
+static bool now(enum fail_what what, const char *name)
+{
+	if (!st.armed || st.what != what)
+		return false;
+	if (st.after > 0) {
+		st.after--;
+		return false;
+	}
+	if (st.hits > 0 && !st.all)
+		return false;
+	if (st.hits++ == 0)
+		st.where = name;
+	errno = what == FAIL_MEMORY ? ENOMEM : st.err;
+	return true;
+}
+
+#define WRAP(type, name, args)   \
+	type __real_##name args; \
+	type __wrap_##name args; \
+	type __wrap_##name args
+
+/* ---- memory ---- */
+
+#define MEMORY(type, name, args, call)       \
+	WRAP(type, name, args)               \
+	{                                    \
+		if (now(FAIL_MEMORY, #name)) \
+			return NULL;         \
+		return __real_##name call;   \
+	}
+
+MEMORY(void *, malloc, (size_t n), (n))
+MEMORY(void *, calloc, (size_t n, size_t size), (n, size))
+MEMORY(void *, realloc, (void *p, size_t n), (p, n))
+MEMORY(char *, strdup, (const char *s), (s))
+MEMORY(char *, strndup, (const char *s, size_t n), (s, n))
+MEMORY(void *, tsearch, (const void *k, void **root, __compar_fn_t f), (k, root, f))
+MEMORY(DIR *, fdopendir, (int fd), (fd))
+
+int __wrap_asprintf(char **ret, const char *fmt, ...);
+__attribute__((format(printf, 2, 3))) int __wrap_asprintf(char **ret, const char *fmt, ...)
+{
+	va_list ap;
+	int n;
+
+	if (now(FAIL_MEMORY, "asprintf"))
+		return -1;
+	va_start(ap, fmt);
+	n = vasprintf(ret, fmt, ap);
+	va_end(ap);
+	return n;
+}
+
+/* ---- LMDB ---- */
+
+#define LMDB(name, args, call)             \
+	WRAP(int, name, args)              \
+	{                                  \
+		if (now(FAIL_LMDB, #name)) \
+			return st.err;     \
+		return __real_##name call; \
+	}
+
+LMDB(mdb_env_create, (MDB_env * *ret), (ret))
+LMDB(mdb_env_open, (MDB_env * e, const char *p, unsigned f, mdb_mode_t m), (e, p, f, m))
+LMDB(mdb_env_set_mapsize, (MDB_env * e, size_t n), (e, n))
+LMDB(mdb_env_info, (MDB_env * e, MDB_envinfo *i), (e, i))
+LMDB(mdb_env_stat, (MDB_env * e, MDB_stat *s), (e, s))
+LMDB(mdb_env_sync, (MDB_env * e, int force), (e, force))
+LMDB(mdb_env_get_fd, (MDB_env * e, mdb_filehandle_t *fd), (e, fd))
+LMDB(mdb_reader_check, (MDB_env * e, int *dead), (e, dead))
+LMDB(mdb_txn_begin, (MDB_env * e, MDB_txn *p, unsigned f, MDB_txn **ret), (e, p, f, ret))
+LMDB(mdb_txn_renew, (MDB_txn * t), (t))
+LMDB(mdb_dbi_open, (MDB_txn * t, const char *n, unsigned f, MDB_dbi *ret), (t, n, f, ret))
+LMDB(mdb_stat, (MDB_txn * t, MDB_dbi d, MDB_stat *s), (t, d, s))
+LMDB(mdb_get, (MDB_txn * t, MDB_dbi d, MDB_val *k, MDB_val *v), (t, d, k, v))
+LMDB(mdb_put, (MDB_txn * t, MDB_dbi d, MDB_val *k, MDB_val *v, unsigned f), (t, d, k, v, f))
+LMDB(mdb_del, (MDB_txn * t, MDB_dbi d, MDB_val *k, MDB_val *v), (t, d, k, v))
+LMDB(mdb_cursor_open, (MDB_txn * t, MDB_dbi d, MDB_cursor **ret), (t, d, ret))
+LMDB(mdb_cursor_renew, (MDB_txn * t, MDB_cursor *c), (t, c))
+LMDB(mdb_cursor_get, (MDB_cursor * c, MDB_val *k, MDB_val *v, MDB_cursor_op op), (c, k, v, op))
+LMDB(mdb_cursor_put, (MDB_cursor * c, MDB_val *k, MDB_val *v, unsigned f), (c, k, v, f))
+LMDB(mdb_cursor_del, (MDB_cursor * c, unsigned f), (c, f))
+
+/* A commit that fails has ended its transaction all the same. */
+WRAP(int, mdb_txn_commit, (MDB_txn * t))
+{
+	if (now(FAIL_LMDB, "mdb_txn_commit")) {
+		mdb_txn_abort(t);
+		return st.err;
+	}
+	return __real_mdb_txn_commit(t);
+}

@@ -1,0 +1,21 @@
+/*
+ * tests/power/fail.h - calls that fail when a test wants them to: the n-th allocation, the n-th call of
+ * LMDB. For a binary linked with -Wl,--wrap for each of them (fail_link_args in meson.build), so that
+ * only our own code is meant, never a library's inside.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+enum fail_what {
+	FAIL_MEMORY, /* malloc and what is made of it: NULL, ENOMEM */
+	FAIL_LMDB,   /* @err, an errno or one of LMDB's own */
+};
+
+/* From now on, in this thread: the first @after calls go well, the next one fails. @all: and all after
+ * it. */
+void fail_arm(enum fail_what what, long after, int err, bool all);
+/* No more; how many have failed. */
+long fail_disarm(void);
+/* The name of the call that failed first. */
+const char *fail_where(void);
