@@ -10,6 +10,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "fs/env/daemon.h"
+#include "store/store.h"
 
 enum {
 	OPT_DATA = 256,
@@ -218,6 +219,7 @@ int main(int argc, char **argv)
 	if (level)
 		(void)!log_level_parse(level, &l);
 	log_setup("rattan-fs", l);
+	store_contain_damage();
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (c == OPT_HELP || c == OPT_VERSION) {
 			(void)fputs(c == OPT_HELP ? usage : "rattan-fs " RATTAN_VERSION "\n",

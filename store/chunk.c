@@ -1,9 +1,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
+#include <unistd.h>
 #include <zstd.h>
 
 #include "base/cleanup.h"
+#include "store/guard.h"
 #include "store/key.h"
 #include "store/store_internal.h"
 
@@ -18,6 +20,7 @@
 #define CODEC_RAW  0
 #define CODEC_ZSTD 1
 #define PAGE_HEAD  16 /* LMDB's, before the bytes of a value of its own pages */
+#define BASE_PROOF 64 /* bytes of a chunk */
 #define PACKED     1u
 
 /* Bytes in one transaction. Small, so that the memory of one serves the next: at 64 MiB every page is a
@@ -63,7 +66,7 @@ static int big_has(struct store *s, const struct digest *d)
 
 	if (r < 0)
 		return r;
-	r = store_lm_err(mdb_get(rd->txn, s->chunk_db, &k, &v));
+	r = store_lm_get(rd->txn, s->chunk_db, &k, &v);
 	store_reader_put(&s->chunks, rd);
 	return r;
 }
@@ -255,24 +258,37 @@ int store_chunks_put_packed(struct store *s, struct store_chunk *chunks, size_t 
 /*
  * Where the chunk map begins, so that an address in it becomes a file offset. A value with pages of
  * its own follows the page's header, whose first word is the page's number. Asked once: the page
- * may have to come from the disk.
+ * may have to come from the disk. It may be damaged, too: what the file holds there must be what the map does.
  */
+static int find_base(int fd, size_t psize, uintptr_t page, uintptr_t *ret)
+{
+	uint8_t there[PAGE_HEAD + BASE_PROOF];
+	uint64_t pgno = 0;
+	int r = 0;
+
+	GUARD_BEGIN(g)
+	memcpy(&pgno, (const void *)page, sizeof(pgno));
+	if (page % psize || pgno >= page / psize ||
+	    pread(fd, there, sizeof(there), (off_t)(pgno * psize)) != (ssize_t)sizeof(there) ||
+	    memcmp(there, (const void *)page, sizeof(there)) != 0)
+		r = -EBADMSG;
+	else
+		*ret = page - pgno * psize;
+	GUARD_END(g, r);
+	return r;
+}
+
 static uintptr_t map_base(struct store *s, const MDB_val *v)
 {
 	uintptr_t base = __atomic_load_n(&s->chunk_base, __ATOMIC_RELAXED);
-	uintptr_t page = (uintptr_t)v->mv_data - PAGE_HEAD;
-	MDB_envinfo info;
 	MDB_stat st;
-	uint64_t pgno;
+	int fd;
 
 	if (base)
 		return base;
-	if (mdb_env_stat(s->chunks.env, &st) || mdb_env_info(s->chunks.env, &info))
+	if (mdb_env_stat(s->chunks.env, &st) || mdb_env_get_fd(s->chunks.env, &fd) ||
+	    find_base(fd, st.ms_psize, (uintptr_t)v->mv_data - PAGE_HEAD, &base) < 0)
 		return 0;
-	memcpy(&pgno, (const void *)page, sizeof(pgno));
-	if (page % st.ms_psize || pgno > info.me_last_pgno || page < pgno * st.ms_psize)
-		return 0;
-	base = page - pgno * st.ms_psize;
 	__atomic_store_n(&s->chunk_base, base, __ATOMIC_RELAXED);
 	return base;
 }
@@ -295,16 +311,20 @@ static int fetch(struct store *s, const MDB_val *v, uint8_t head[static HEAD], v
 		return -EBADMSG;
 	base = v->mv_size > SMALL_MAX ? map_base(s, v) : 0;
 	if (!base || mdb_env_get_fd(s->chunks.env, &fd)) {
+		int r = 0;
+
+		GUARD_BEGIN(g)
 		memcpy(head, v->mv_data, HEAD);
 		memcpy(buf, (const uint8_t *)v->mv_data + HEAD, n);
-		return 0;
+		GUARD_END(g, r);
+		return r;
 	}
 	do
 		got = preadv(fd, iov, 2, (off_t)((uintptr_t)v->mv_data - base));
 	while (got < 0 && errno == EINTR);
-	if (got < 0)
+	if (got < 0 && errno != EINVAL) /* an address before the map: of a damaged page */
 		return ret_nerrno();
-	return (size_t)got == v->mv_size ? 0 : -EBADMSG;
+	return got >= 0 && (size_t)got == v->mv_size ? 0 : -EBADMSG;
 }
 
 /* @n stored bytes in @buf become @raw bytes in @buf. */
@@ -355,7 +375,7 @@ ssize_t store_chunk_get(struct store *s, const struct digest *d, void *buf, size
 	r = store_reader_get(pool, &rd);
 	if (r < 0)
 		return r;
-	r = store_lm_err(mdb_get(rd->txn, s->chunk_db, &k, &v));
+	r = store_lm_get(rd->txn, s->chunk_db, &k, &v);
 	if (r == -ENOENT) {
 		store_reader_put(pool, rd);
 		pool = &s->meta;

@@ -3,6 +3,7 @@
 #include <sys/statvfs.h>
 #include <zstd.h>
 
+#include "store/guard.h"
 #include "store/key.h"
 #include "store/store_internal.h"
 
@@ -11,6 +12,7 @@
 /* Every reader of every process takes a slot in LMDB's table of 64 bytes each. */
 #define READERS_MAX 2046
 #define NO_ROOM     (1u << 20)
+#define LM_KEY_MAX  511
 
 int store_lm_err(int rc)
 {
@@ -69,6 +71,7 @@ static int env_make(const char *path, size_t map, bool rdonly, MDB_env **ret)
 
 	if (r < 0)
 		return r;
+	store_guard_env(env);
 	r = env_open(env, path, map, flags);
 	if (r == 0)
 		r = store_lm_err(mdb_reader_check(env, &dead));
@@ -212,12 +215,15 @@ int store_rd_cursor(struct store_rd *rd, enum store_db db, MDB_cursor **ret)
 	struct store_reader *r = rd->r;
 	int rc = 0;
 
+	/* Looks at the page that says where the database is. */
+	GUARD_BEGIN(g)
 	if (!r->cur[db])
-		rc = mdb_cursor_open(r->txn, rd->s->db[db], &r->cur[db]);
+		rc = store_lm_err(mdb_cursor_open(r->txn, rd->s->db[db], &r->cur[db]));
 	else if (!r->cur_fresh[db])
-		rc = mdb_cursor_renew(r->txn, r->cur[db]);
-	if (rc)
-		return store_lm_err(rc);
+		rc = store_lm_err(mdb_cursor_renew(r->txn, r->cur[db]));
+	GUARD_END(g, rc);
+	if (rc < 0)
+		return rc;
 	r->cur_fresh[db] = true;
 	*ret = r->cur[db];
 	return 0;
@@ -228,9 +234,28 @@ int store_rd_get(struct store_rd *rd, enum store_db db, MDB_val *k, MDB_val *v)
 	return store_tx_get(rd->s, rd->r->txn, db, k, v);
 }
 
+/* LMDB hands on what a page says: within a guard, see that the key at least can be read. */
+static int key_ok(const MDB_val *k)
+{
+	const volatile uint8_t *p = k->mv_data;
+
+	if (k->mv_size == 0 || k->mv_size > LM_KEY_MAX)
+		return -EBADMSG;
+	(void)p[0];
+	(void)p[k->mv_size - 1];
+	return 0;
+}
+
 int store_cur_raw(MDB_cursor *c, MDB_val *k, MDB_val *v, MDB_cursor_op op)
 {
-	return store_lm_err(mdb_cursor_get(c, k, v, op));
+	int r = 0;
+
+	GUARD_BEGIN(g)
+	r = store_lm_err(mdb_cursor_get(c, k, v, op));
+	if (r == 0)
+		r = key_ok(k);
+	GUARD_END(g, r);
+	return r;
 }
 
 int store_cur_get(MDB_cursor *c, enum store_db db, MDB_val *k, MDB_val *v, MDB_cursor_op op)
@@ -279,6 +304,16 @@ int store_tx_commit(struct store *s, MDB_txn **t)
 	return r == -EIO && no_room(s) ? -ENOSPC : r;
 }
 
+int store_lm_get(MDB_txn *t, MDB_dbi db, MDB_val *k, MDB_val *v)
+{
+	int r = 0;
+
+	GUARD_BEGIN(g)
+	r = store_lm_err(mdb_get(t, db, k, v));
+	GUARD_END(g, r);
+	return r;
+}
+
 void store_tx_abortp(MDB_txn **t)
 {
 	if (*t)
@@ -288,7 +323,7 @@ void store_tx_abortp(MDB_txn **t)
 
 int store_tx_get(struct store *s, MDB_txn *t, enum store_db db, MDB_val *k, MDB_val *v)
 {
-	int r = store_lm_err(mdb_get(t, s->db[db], k, v));
+	int r = store_lm_get(t, s->db[db], k, v);
 
 	return r < 0 ? r : store_sum_strip(db, k, v);
 }

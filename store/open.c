@@ -12,6 +12,8 @@
 #include "base/io.h"
 #include "base/mp.h"
 #include "store/entry.h"
+#include "store/guard.h"
+#include "store/pages.h"
 
 #define LOCK_WORDS "rattan store lock, pid namespace "
 
@@ -153,6 +155,17 @@ fail:
 
 /* ---- LMDB ---- */
 
+/* Looks the database up in a tree of pages, which may be damaged. */
+static int dbi_open(MDB_txn *t, const char *name, unsigned flags, MDB_dbi *ret)
+{
+	int rc = 0;
+
+	GUARD_BEGIN(g)
+	rc = mdb_dbi_open(t, name, flags, ret);
+	GUARD_END(g, rc);
+	return rc == -EBADMSG ? MDB_CORRUPTED : rc;
+}
+
 static int open_dbs(struct store *s, unsigned flags)
 {
 	MDB_txn *t;
@@ -161,7 +174,7 @@ static int open_dbs(struct store *s, unsigned flags)
 	if (rc)
 		return store_lm_err(rc);
 	for (int i = 0; rc == 0 && i < DB_COUNT; i++)
-		rc = mdb_dbi_open(t, db_names[i], flags, &s->db[i]);
+		rc = dbi_open(t, db_names[i], flags, &s->db[i]);
 	/* The handles of a read transaction live on only when it commits. */
 	if (rc == 0)
 		return store_lm_err(mdb_txn_commit(t));
@@ -241,7 +254,8 @@ static int check_superblock(struct store *s, struct diag *diag)
 	if (r == 0)
 		r = store_super_decode(&v, &sb);
 	if (r == -ENOENT || r == -EBADMSG)
-		return diag_set(diag, -EBADMSG, "the superblock of the store in '%s' is damaged",
+		return diag_set(diag, -EBADMSG,
+				"the superblock of the store in '%s' is damaged; run rattan fsck",
 				s->dir);
 	if (r < 0)
 		return diag_set(diag, r, "cannot read the store in '%s': %s", s->dir, err_text(r));
@@ -273,6 +287,15 @@ static int check_file(struct store *s, const char *path, MDB_env *env)
 	return (uint64_t)st.st_size / ms.ms_psize > info.me_last_pgno ? 0 : -EBADMSG;
 }
 
+/* LMDB believes what the first two pages say, a page size of nothing included. */
+static int meta_pages_ok(struct store *s, const char *file)
+{
+	cleanup_pages struct pages *p = NULL;
+	int r = pages_open(s->dir_fd, file, &p);
+
+	return r == 0 && pages_meta_bad(p) ? -EBADMSG : r;
+}
+
 static int open_env(struct store *s, struct store_pool *p, const char *sub, size_t map, bool fresh,
 		    struct diag *diag)
 {
@@ -291,15 +314,18 @@ static int open_env(struct store *s, struct store_pool *p, const char *sub, size
 	/* LMDB would make a missing or empty file anew, and the loss would look like an empty store. */
 	if (r == 0 && !fresh && (fstatat(s->dir_fd, file, &st, 0) < 0 || st.st_size == 0))
 		r = errno == EACCES ? -EACCES : -EBADMSG;
+	if (r == 0 && !fresh)
+		r = meta_pages_ok(s, file);
 	if (r == 0)
 		r = store_pool_open(p, path, map, s->rdonly);
 	if (r == 0 && !fresh)
 		r = check_file(s, file, p->env);
 	if (r == -EBADMSG || r == -EPROTONOSUPPORT)
-		return diag_set(diag, -EBADMSG,
-				"'%s/data.mdb' is missing, cut short or damaged; restore it from a "
-				"backup, or remove '%s' to start anew",
-				path, s->dir);
+		return diag_set(
+			diag, -EBADMSG,
+			"'%s/data.mdb' is missing, cut short or damaged: rattan fsck tells more; "
+			"restore it from a backup, or remove '%s' to start anew",
+			path, s->dir);
 	if (r < 0)
 		return diag_set(diag, r, "cannot open '%s': %s%s", path, err_text(r),
 				r == -ENOMEM ? " (is the address space limited, ulimit -v?)" : "");

@@ -65,11 +65,11 @@ static int find_size(struct pages *p)
 
 static int make_room(struct pages *p)
 {
+	if (p->cache)
+		return 0;
 	p->cache = malloc(CACHE_PAGES * p->size);
 	p->cached = calloc(CACHE_PAGES, sizeof(*p->cached));
-	if (!p->cache || !p->cached)
-		return -ENOMEM;
-	return 0;
+	return p->cache && p->cached ? 0 : -ENOMEM;
 }
 
 int pages_open(int dirfd, const char *path, struct pages **ret)
@@ -84,8 +84,6 @@ int pages_open(int dirfd, const char *path, struct pages **ret)
 		r = ret_nerrno();
 	if (r == 0)
 		r = find_size(p);
-	if (r == 0)
-		r = make_room(p);
 	if (r < 0) {
 		pages_close(p);
 		return r;
@@ -162,7 +160,10 @@ int pages_begin(struct pages *p, uint64_t txn, struct pages_snap *ret)
 {
 	struct disk_meta m[2], *use = NULL;
 	struct stat st;
+	int r = make_room(p);
 
+	if (r < 0)
+		return r;
 	for (unsigned i = 0; i < 2; i++) {
 		if (meta_read(p, i, &m[i]))
 			continue;

@@ -47,6 +47,10 @@ static inline void cleanup_storep(struct store **s)
 }
 #define cleanup_store __attribute__((cleanup(cleanup_storep)))
 
+/* Once, by a main program: a read that trips over a damaged page of the store (SIGSEGV, SIGBUS) is -EBADMSG for
+ * whoever asked; anything else that trips ends the process, with a sentence that names fsck. */
+void store_contain_damage(void);
+
 /* Numbers [*ret_first, *ret_first + n) that no one else gets, now or after any crash. */
 int store_reserve_inos(struct store *s, uint64_t n, store_ino *ret_first) MUST_USE;
 

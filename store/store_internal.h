@@ -53,6 +53,10 @@ uint32_t store_sum(enum store_db db, const MDB_val *k, const void *p, size_t n);
 bool store_sum_has(enum store_db db);
 /* Take the check value off @v, or -EBADMSG. */
 int store_sum_strip(enum store_db db, const MDB_val *k, MDB_val *v) MUST_USE;
+/* Is @v, found damaged under @k, what was written as the record of @prefix and the layer that @k ends with? Damage
+ * to a key hides its record; the check value remembers. */
+bool store_sum_was(enum store_db db, const MDB_val *k, const MDB_val *v, const void *prefix,
+		   size_t plen);
 static inline bool store_same_bytes(const struct buf *b, const MDB_val *v)
 {
 	return b->len == v->mv_size && (b->len == 0 || !memcmp(b->data, v->mv_data, b->len));
@@ -150,6 +154,8 @@ int store_rd_get(struct store_rd *rd, enum store_db db, MDB_val *k, MDB_val *v) 
 int store_cur_get(MDB_cursor *c, enum store_db db, MDB_val *k, MDB_val *v,
 		  MDB_cursor_op op) MUST_USE;
 int store_cur_raw(MDB_cursor *c, MDB_val *k, MDB_val *v, MDB_cursor_op op) MUST_USE;
+/* mdb_get, damaged pages contained (guard.h). */
+int store_lm_get(MDB_txn *t, MDB_dbi db, MDB_val *k, MDB_val *v) MUST_USE;
 
 /* A meta write transaction, aborted at the end of the scope unless it was committed. */
 int store_tx_begin(struct store *s, MDB_txn **ret) MUST_USE;

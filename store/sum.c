@@ -1,7 +1,11 @@
 #include <xxhash.h>
 
+#include "store/guard.h"
 #include "store/key.h"
 #include "store/store_internal.h"
+
+/* Longer than any that is written. */
+#define VALUE_MAX (16u << 20)
 
 /*
  * The check value covers the database, the key and the bytes, so that a record which damage moved or
@@ -25,12 +29,32 @@ bool store_sum_has(enum store_db db)
 int store_sum_strip(enum store_db db, const MDB_val *k, MDB_val *v)
 {
 	size_t n = v->mv_size - STORE_SUM_LEN;
+	int r = 0;
 
 	if (!store_sum_has(db))
 		return 0;
-	if (v->mv_size < STORE_SUM_LEN ||
-	    key_get_be32((const uint8_t *)v->mv_data + n) != store_sum(db, k, v->mv_data, n))
+	if (v->mv_size < STORE_SUM_LEN || n > VALUE_MAX)
 		return -EBADMSG;
-	v->mv_size = n;
-	return 0;
+	/* A damaged page may say that a value is where there is nothing to read. */
+	GUARD_BEGIN(g)
+	if (key_get_be32((const uint8_t *)v->mv_data + n) != store_sum(db, k, v->mv_data, n))
+		r = -EBADMSG;
+	GUARD_END(g, r);
+	if (r == 0)
+		v->mv_size = n;
+	return r;
+}
+
+bool store_sum_was(enum store_db db, const MDB_val *k, const MDB_val *v, const void *prefix,
+		   size_t plen)
+{
+	struct key was = {.len = plen + 8};
+	MDB_val wk = key_val(&was), bare = *v;
+
+	if (k->mv_size != plen + 8)
+		return false;
+	memcpy(was.b, prefix, plen);
+	memcpy(was.b + plen, (const uint8_t *)k->mv_data + plen, 8);
+	/* The same prefix: it is the layer, or the value, that is damaged. */
+	return !memcmp(was.b, k->mv_data, plen) || store_sum_strip(db, &wk, &bare) == 0;
 }

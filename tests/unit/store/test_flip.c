@@ -1,0 +1,366 @@
+/*
+ * store: one byte of the store changed, anywhere: reading it ends well, and gives what was there, or an error where the
+ * damage is; fsck reports it, or everything reads as before. RATTAN_LONG=1: each byte of the files, else a sample.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "store/fsck.h"
+#include "store/walk.h"
+#include "tests/unit/store/sample.h"
+
+#define SAMPLES 300 /* a file */
+#define SECONDS 20  /* that one look may take */
+
+/* ---- everything that can be read, as lines ---- */
+
+struct reading {
+	struct store *s;
+	struct store_view *v;
+	FILE *out;
+	store_ino dirs[8];
+	size_t ndirs;
+};
+
+static int one_extent(void *arg, const struct store_extent *e)
+{
+	struct reading *r = arg;
+
+	fprintf(r->out, " %llu+%u", (unsigned long long)e->block, e->len);
+	return 0;
+}
+
+static void put_chunk(struct reading *r, const struct digest *d)
+{
+	static uint8_t buf[STORE_BLOCK];
+	ssize_t n = store_chunk_get(r->s, d, buf, sizeof(buf));
+	struct digest is;
+
+	if (n < 0) {
+		fprintf(r->out, " !%zd", n == -ENOENT ? (ssize_t)-EBADMSG : n);
+		return;
+	}
+	/* S4, looked at from outside. */
+	if (digest_of(buf, (size_t)n, &is) < 0 || memcmp(&is, d, sizeof(is)) != 0)
+		fprintf(r->out, " WRONG BYTES");
+	fprintf(r->out, " ok%zd", n);
+}
+
+static void put_inode(struct reading *r, store_ino ino)
+{
+	cleanup_rec_inode struct rec_inode i = {0};
+	cleanup_buf struct buf x = {0};
+	int e = store_view_inode(r->v, ino, &i);
+
+	if (e < 0) {
+		fprintf(r->out, " inode !%d\n", e);
+		return;
+	}
+	fprintf(r->out, " %o %u %llu %lld", i.mode, i.nlink, (unsigned long long)i.size,
+		(long long)i.mtime.tv_sec);
+	if (i.content == REC_INLINE)
+		fprintf(r->out, " inline%u", i.data[0]);
+	if (i.content == REC_CHUNK)
+		put_chunk(r, &i.chunk);
+	if (i.content == REC_EXTENTS) {
+		e = store_view_extents(r->v, ino, 0, one_extent, r);
+		fprintf(r->out, " (%d)", e);
+		for (uint64_t b = 0; b < SAMPLE_BIG_BLOCKS; b++) {
+			struct store_extent ex;
+
+			e = store_view_extent(r->v, ino, b, &ex);
+			if (e == 0 && ex.len)
+				put_chunk(r, &ex.chunk);
+			else
+				fprintf(r->out, " %d", e);
+		}
+	}
+	if (i.big_xattrs)
+		fprintf(r->out, " x%d", store_view_xattr(r->v, ino, "user.big", &x));
+	fprintf(r->out, "\n");
+}
+
+static int one_name(void *arg, const char *name, size_t len, const struct rec_name *n)
+{
+	struct reading *r = arg;
+
+	fprintf(r->out, "%llu", (unsigned long long)n->ino);
+	fprintf(r->out, " %.*s\n", (int)len, name);
+	if (S_ISDIR(n->type) && r->ndirs < 8)
+		r->dirs[r->ndirs++] = n->ino;
+	return 0;
+}
+
+/* Known names are looked up, too: a listing that ends early must not pass for all. */
+static void put_names(struct reading *r)
+{
+	static const struct {
+		store_ino dir;
+		const char *name;
+	} names[] = {{1, "dir"},      {1, "inline"}, {1, "linked too"}, {1, "later"},
+		     {1, "none"},     {64, "small"}, {64, "linked"},    {64, "big"},
+		     {64, "symlink"}, {64, "none"},  {64, "zzz"}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct rec_name n = {0};
+		int e = store_view_name(r->v, names[i].dir, names[i].name, strlen(names[i].name),
+					&n);
+
+		fprintf(r->out, "%s %d %llu\n", names[i].name, e, (unsigned long long)n.ino);
+	}
+}
+
+static void read_layer(struct reading *r, store_layer layer)
+{
+	int e = store_view_open(r->s, layer, &r->v);
+
+	fprintf(r->out, "layer %llu %d\n", (unsigned long long)layer, e);
+	if (e < 0)
+		return;
+	for (store_ino ino = 1; ino <= SAMPLE_LATER; ino = ino == 1 ? SAMPLE_DIR : ino + 1) {
+		fprintf(r->out, "%llu:", (unsigned long long)ino);
+		put_inode(r, ino);
+	}
+	fprintf(r->out, "names %d\n", store_view_names(r->v, 1, one_name, r));
+	fprintf(r->out, "names %d\n", store_view_names(r->v, SAMPLE_DIR, one_name, r));
+	put_names(r);
+	store_view_close(r->v);
+}
+
+static int one_commit(void *arg, const struct store_commit *c)
+{
+	struct reading *r = arg;
+
+	fprintf(r->out, "commit %s %llu\n", c->label, (unsigned long long)c->layer);
+	return 0;
+}
+
+static void read_all(const char *dir, FILE *out)
+{
+	struct reading r = {.out = out};
+	struct store_env env = {0};
+	struct diag d = {0};
+	int e = store_open(dir, 0, &d, &r.s);
+
+	fprintf(out, "open %d\n", e);
+	if (e < 0)
+		return;
+	for (store_layer l = 1; l <= 3; l++)
+		read_layer(&r, l);
+	e = store_env_get(r.s, "env", &env);
+	fprintf(out, "env %d %llu %llu\n", e, (unsigned long long)env.head,
+		(unsigned long long)env.open);
+	fprintf(out, "commits %d\n", store_commits(r.s, NULL, one_commit, &r));
+	store_close(r.s);
+}
+
+/* ---- in a child ---- */
+
+/* What @dir reads as; the status of whoever read it. */
+static int reading_of(const char *dir, struct buf *text)
+{
+	char path[128];
+	int status = 0;
+	pid_t pid;
+
+	(void)snprintf(path, sizeof(path), "%s.txt", dir);
+	(void)fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		FILE *out = fopen(path, "we");
+
+		(void)alarm(SECONDS);
+		store_contain_damage();
+		(void)!freopen("/dev/null", "w", stderr);
+		if (!out)
+			_exit(9);
+		read_all(dir, out);
+		_exit(fclose(out) ? 9 : 0);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		tap_fatal("fork");
+	buf_clear(text);
+	if (io_read_file(AT_FDCWD, path, 1 << 20, text) < 0 || buf_put(text, "", 1) < 0)
+		tap_fatal("read");
+	(void)unlink(path);
+	return status;
+}
+
+static int ignore(void *arg, const struct store_finding *f)
+{
+	(void)arg;
+	(void)f;
+	return 0;
+}
+
+/* 0 clean, 1 damaged, -1 it could not be checked, 2 killed. */
+static int fsck_says(const char *dir)
+{
+	int status = 0;
+	pid_t pid;
+
+	(void)fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		struct store_fsck_opts o = {.finding = ignore};
+		struct store_fsck_sum sum;
+		struct diag d = {0};
+		int r;
+
+		(void)alarm(SECONDS);
+		(void)!freopen("/dev/null", "w", stderr);
+		r = store_fsck(dir, &o, &d, &sum);
+		_exit(r < 0 ? 3 : sum.damaged + sum.repairable > 0);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		tap_fatal("fork");
+	return !WIFEXITED(status) ? 2 : WEXITSTATUS(status) == 3 ? -1 : WEXITSTATUS(status);
+}
+
+/* ---- flips ---- */
+
+struct counts {
+	unsigned n, reported, harmless, silent, changed, died, fsck_failed, wrong;
+};
+
+/* A line of @got that is neither in @want nor an error is something that was never stored. */
+static bool invented(const char *want, const char *got)
+{
+	for (const char *p = got; *p;) {
+		const char *end = strchr(p, '\n');
+		size_t n = end ? (size_t)(end - p) + 1 : strlen(p);
+		char line[512];
+
+		(void)snprintf(line, sizeof(line), "%.*s", (int)(n < 511 ? n : 511), p);
+		if (!strstr(want, line) && !strchr(line, '-') && !strchr(line, '!'))
+			return true;
+		p += n;
+	}
+	return false;
+}
+
+static void one(const char *dir, const char *file, const struct buf *bytes, size_t at, uint8_t with,
+		const char *want, struct counts *c)
+{
+	cleanup_buf struct buf got = {0};
+	char path[128];
+	uint8_t b = bytes->data[at] ^ with;
+	int fd, status, says;
+	bool same;
+
+	(void)snprintf(path, sizeof(path), "%s/%s", dir, file);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || pwrite(fd, &b, 1, (off_t)at) != 1)
+		tap_fatal("%s: %m", path);
+	status = reading_of(dir, &got);
+	says = fsck_says(dir);
+	same = status == 0 && !strcmp(want, (const char *)got.data);
+	c->n++;
+	c->reported += says == 1 || says == -1;
+	c->harmless += says == 0 && same;
+	c->changed += !same;
+	if (says == 0 && !same) {
+		c->silent++;
+		printf("# %s byte %zu ^ %u: not reported\n", file, at, with);
+	}
+	if (says == 2) {
+		c->fsck_failed++;
+		printf("# %s byte %zu ^ %u: fsck was killed\n", file, at, with);
+	}
+	if (status) {
+		c->died++;
+		printf("# %s byte %zu ^ %u: the reader ended with %d\n", file, at, with, status);
+	}
+	if (strstr((const char *)got.data, "WRONG") ||
+	    (status == 0 && invented(want, (const char *)got.data))) {
+		c->wrong++;
+		printf("# %s byte %zu ^ %u: what was never stored\n%s\n", file, at, with,
+		       (char *)got.data);
+	}
+	if (pwrite(fd, bytes->data + at, 1, (off_t)at) != 1)
+		tap_fatal("pwrite");
+	(void)close(fd);
+}
+
+static uint64_t next(uint64_t *state)
+{
+	*state = *state * 6364136223846793005u + 1442695040888963407u;
+	return *state >> 33;
+}
+
+static void flip_file(const char *dir, const char *file, const char *want, uint64_t seed)
+{
+	bool all = getenv("RATTAN_LONG") != NULL;
+	cleanup_buf struct buf bytes = {0};
+	struct counts c = {0};
+	char path[128];
+
+	(void)snprintf(path, sizeof(path), "%s/%s", dir, file);
+	if (io_read_file(AT_FDCWD, path, 64 << 20, &bytes) < 0)
+		tap_fatal("%s: %m", path);
+	for (size_t i = 0; i < bytes.len && (all || i < SAMPLES); i++) {
+		size_t at = all || bytes.len <= SAMPLES ? i : next(&seed) % bytes.len;
+
+		/* Most of a small file is zeros that mean nothing. */
+		for (int k = 0; k < 20 && !bytes.data[at] && !all; k++)
+			at = next(&seed) % bytes.len;
+		one(dir, file, &bytes, at, (uint8_t)(1u << next(&seed) % 8), want, &c);
+	}
+	printf("# %s: %u flips, %u reported, %u harmless, %u changed what is read\n", file, c.n,
+	       c.reported, c.harmless, c.changed);
+	eq_int(c.silent, 0, "%s: each is harmless or reported", file);
+	eq_int(c.fsck_failed, 0, "%s: fsck lives", file);
+	eq_int(c.wrong, 0, "%s: nothing that was never stored is read", file);
+	eq_int(c.died, 0, "%s: readers live", file);
+}
+
+/* "FILE:BYTE:MASK": that change, read in this process, for a debugger. */
+static void just_one(const char *dir, const char *spec)
+{
+	char file[64], path[160];
+	unsigned long at;
+	unsigned with;
+	uint8_t b;
+	int fd;
+
+	if (sscanf(spec, "%63[^:]:%lu:%u", file, &at, &with) != 3)
+		tap_fatal("RATTAN_FLIP=FILE:BYTE:MASK");
+	(void)snprintf(path, sizeof(path), "%s/%s", dir, file);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0 || pread(fd, &b, 1, (off_t)at) != 1)
+		tap_fatal("%s: %m", path);
+	b ^= (uint8_t)with;
+	if (pwrite(fd, &b, 1, (off_t)at) != 1)
+		tap_fatal("%s: %m", path);
+	(void)close(fd);
+	store_contain_damage();
+	read_all(dir, stdout);
+	printf("# fsck says %d\n", fsck_says(dir));
+	exit(0);
+}
+
+int main(void)
+{
+	static const char *const files[] = {"meta/data.mdb", "chunks/data.mdb", "format"};
+	const char *seed = getenv("RATTAN_SEED");
+	uint64_t from = seed ? strtoull(seed, NULL, 10) : 1;
+	cleanup_buf struct buf want = {0};
+	char dir[64];
+	struct store *s;
+
+	make_dir(dir);
+	s = open_store(dir);
+	(void)sample_fill(s);
+	store_close(s);
+	if (getenv("RATTAN_FLIP"))
+		just_one(dir, getenv("RATTAN_FLIP"));
+	eq_int(reading_of(dir, &want), 0, "the whole store can be read");
+	eq_int(fsck_says(dir), 0, "and is clean");
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+		flip_file(dir, files[i], (const char *)want.data, from + i);
+	rm_rf(dir);
+	return tap_done();
+}
