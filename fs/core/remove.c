@@ -23,11 +23,17 @@ int dir_is_empty(struct ovl *o, struct node *n)
 	return listing_empty(n->listing) ? 0 : -ENOTEMPTY;
 }
 
-void drop_link(struct ovl *o, struct node *n, struct place_plan *p, const struct timespec *now)
+void drop_link(struct ovl *o, struct node *n, store_ino parent, struct place_plan *p,
+	       const struct timespec *now)
 {
 	place_do(o, n, p);
 	n->rec.nlink = S_ISDIR(n->rec.mode) || n->rec.nlink == 0 ? 0 : n->rec.nlink - 1;
 	n->rec.ctime = *now;
+	if (n->rec.nlink > 0) {
+		n->dropped_in = parent;
+		n->drops = n->drops + 1 ? n->drops + 1 : 1;
+		n->settling = false;
+	}
 	node_dirty(o, n);
 }
 
@@ -59,7 +65,7 @@ static int remove_found(struct ovl *o, struct node *dir, const char *name, size_
 	name_set(o, &e, f, 0, 0);
 	dir_touched(o, dir, &now, isdir ? -1 : 0);
 	if (!n->host_only)
-		drop_link(o, n, &plan, &now);
+		drop_link(o, n, dir->ino, &plan, &now);
 	return 0;
 }
 

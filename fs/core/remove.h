@@ -10,5 +10,7 @@ int may_remove(struct ovl *o, struct node *dir, const char *name, size_t len,
 	       struct node *n) MUST_USE;
 /* -ENOTEMPTY. */
 int dir_is_empty(struct ovl *o, struct node *n) MUST_USE;
-/* @n has lost the place that @p, made by place_del, is about; a directory loses its only one. */
-void drop_link(struct ovl *o, struct node *n, struct place_plan *p, const struct timespec *now);
+/* @n has lost the place in @parent that @p, made by place_del, is about; a directory loses its only
+ * one. */
+void drop_link(struct ovl *o, struct node *n, store_ino parent, struct place_plan *p,
+	       const struct timespec *now);

@@ -176,7 +176,7 @@ static int replace(struct ovl *o, struct end *from, struct end *to)
 	dir_touched(o, from->dir, &now, isdir ? -1 : 0);
 	dir_touched(o, to->dir, &now, (isdir ? 1 : 0) - (olddir ? 1 : 0));
 	if (old)
-		drop_link(o, old, &drop, &now);
+		drop_link(o, old, to->dir->ino, &drop, &now);
 	return 0;
 }
 
