@@ -82,6 +82,19 @@ int cli_print_json(cJSON *o); /* takes it; an exit code */
 /* Flushes stdout; an exit code, so that a full disk is not taken for success. */
 int cli_done(void);
 
+/* ---- how far it is, on stderr (bar.c) ---- */
+
+struct cli_bar {
+	bool tty, shown;
+	long long last; /* second of the last line */
+};
+void cli_bar_start(struct cli_bar *b);
+/* Before anything else is printed. */
+void cli_bar_clear(struct cli_bar *b);
+/* "VERB WHAT: DONE of TOTAL"; @total 0: not known. */
+void cli_bar_put(struct cli_bar *b, const char *verb, const char *what, uint64_t done,
+		 uint64_t total);
+
 /* ---- the environment (envname.c) ---- */
 
 enum {
@@ -194,4 +207,5 @@ int cli_view(const struct cli_view_opts *o, struct cli_view *v, struct diag *dia
 /* ---- commands ---- */
 
 extern const struct cli_command cmd_serve, cmd_run, cmd_status, cmd_log, cmd_diff, cmd_commit,
-	cmd_rollback, cmd_reset, cmd_undo, cmd_mount, cmd_umount, cmd_env, cmd_fsck, cmd_probe;
+	cmd_rollback, cmd_reset, cmd_undo, cmd_mount, cmd_umount, cmd_env, cmd_fsck, cmd_gc,
+	cmd_probe;

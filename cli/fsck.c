@@ -1,8 +1,6 @@
 /* rattan fsck: is the store whole, and if not, which files and commits are touched? */
 #include <string.h>
-#include <unistd.h>
 
-#include "base/io.h"
 #include "cli/cli.h"
 
 /* Of this command alone: as fsck(8) tells them apart. */
@@ -13,36 +11,15 @@ enum {
 };
 
 struct report {
-	bool tty;       /* a bar on stderr */
-	bool bar;       /* one stands there */
-	cJSON *found;   /* JSON wanted */
-	long long last; /* second of the last line */
+	struct cli_bar bar;
+	cJSON *found; /* JSON wanted */
 };
-
-static void clear_bar(struct report *r)
-{
-	if (r->bar)
-		fputs("\r\033[K", stderr);
-	r->bar = false;
-}
 
 static int on_progress(void *arg, const char *stage, uint64_t done, uint64_t total)
 {
-	unsigned percent = total && done < total ? (unsigned)(done * 100 / total) : 100;
 	struct report *r = arg;
-	long long now = io_now_ms() / 1000;
 
-	if (r->tty) {
-		clear_bar(r);
-		fprintf(stderr, "checking %s [%-20.*s] %u %%", stage, (int)(percent / 5),
-			"####################", percent);
-		(void)fflush(stderr);
-		r->bar = true;
-	} else if (now >= r->last + 5) {
-		fprintf(stderr, "checking %s: %llu of %llu\n", stage, (unsigned long long)done,
-			(unsigned long long)total);
-		r->last = now;
-	}
+	cli_bar_put(&r->bar, "checking", stage, done, total);
 	return 0;
 }
 
@@ -67,7 +44,7 @@ static int put_text(void *arg, const struct ctl_finding *f)
 			   : f->state == 'R' ? "damage (can be repaired): "
 					     : "damage: ";
 
-	clear_bar(arg);
+	cli_bar_clear(&((struct report *)arg)->bar);
 	if (f->path) {
 		cli_put(stdout, f->path);
 		fputs(": ", stdout);
@@ -93,7 +70,7 @@ static int put_json(void *arg, const struct ctl_finding *f)
 	struct report *r = arg;
 	cJSON *o = cJSON_CreateObject();
 
-	clear_bar(r);
+	cli_bar_clear(&r->bar);
 	cli_json_str(o, "state",
 		     f->state == 'N'   ? "note"
 		     : f->state == 'F' ? "repaired"
@@ -178,7 +155,7 @@ static int run(int argc, char **argv)
 		 "records only; do not read the bytes of files"},
 		{0},
 	};
-	struct report rep = {.tty = isatty(STDERR_FILENO), .last = io_now_ms() / 1000};
+	struct report rep = {0};
 	struct ctl_fsck_opts o = {.progress = on_progress, .arg = &rep};
 	struct ctl_fsck_sum sum = {0};
 	struct diag diag = {0};
@@ -190,12 +167,13 @@ static int run(int argc, char **argv)
 	if (n)
 		return cli_fail(CLI_USAGE, "fsck: '%s' is not an option; it takes no names",
 				rest[0]);
+	cli_bar_start(&rep.bar);
 	o.data_dir = data;
 	o.quick = quick;
 	o.finding = json ? put_json : put_text;
 	rep.found = json ? cJSON_CreateArray() : NULL;
 	r = ctl_fsck(&o, &diag, &sum);
-	clear_bar(&rep);
+	cli_bar_clear(&rep.bar);
 	if (r < 0) {
 		int code = cli_fail_errno(r, &diag, "fsck");
 

@@ -27,6 +27,9 @@ enum {
 	OPT_FOREGROUND,
 	OPT_QUICK,
 	OPT_REPAIR,
+	OPT_DRY_RUN,
+	OPT_SHRINK,
+	OPT_REMOVED,
 	OPT_HELP,
 	OPT_VERSION,
 };
@@ -46,6 +49,9 @@ static const struct option options[] = {
 	{"foreground", no_argument, NULL, OPT_FOREGROUND},
 	{"quick", no_argument, NULL, OPT_QUICK},
 	{"repair", no_argument, NULL, OPT_REPAIR},
+	{"dry-run", no_argument, NULL, OPT_DRY_RUN},
+	{"shrink", no_argument, NULL, OPT_SHRINK},
+	{"removed", no_argument, NULL, OPT_REMOVED},
 	{"help", no_argument, NULL, OPT_HELP},
 	{"version", no_argument, NULL, OPT_VERSION},
 	{NULL, 0, NULL, 0},
@@ -66,11 +72,13 @@ static const char usage[] =
 	"  admin list   --data-dir D --ready-fd N\n"
 	"  admin remove --data-dir D --env NAME --ready-fd N\n"
 	"  admin fsck   --data-dir D [--quick] [--repair] --ready-fd N\n"
+	"  admin gc     --data-dir D [--dry-run] [--shrink] [--removed] --ready-fd N\n"
 	"\n"
 	"--ready-fd N: tell there, in one message of the control protocol, how it went.\n"
 	"--writable none: nothing is writable; --writable /: everything (serve's default).\n"
 	"--ids: owners as stored (root's default) or all shown as the caller's (everybody else's).\n"
 	"RATTAN_IDLE_S: seconds after which an unused environment ends (600; 0: never).\n"
+	"RATTAN_GC_S: seconds between looks for garbage while little happens (60; 0: never).\n"
 	"RATTAN_LOG: error, warn (default), info or debug.\n";
 
 /* Both may hold '=': MOUNT begins with a slash, and the last "=/" parts them, as for the client. */
@@ -168,6 +176,15 @@ static int parse_one(struct daemon_opts *o, int c)
 	case OPT_REPAIR:
 		o->repair = true;
 		return 0;
+	case OPT_DRY_RUN:
+		o->dry_run = true;
+		return 0;
+	case OPT_SHRINK:
+		o->shrink = true;
+		return 0;
+	case OPT_REMOVED:
+		o->removed = true;
+		return 0;
 	default:
 		return -EINVAL;
 	}
@@ -184,6 +201,7 @@ static const struct {
 	{"admin", "list", daemon_admin_list, false, false, false, false},
 	{"admin", "remove", daemon_admin_remove, false, true, false, false},
 	{"admin", "fsck", daemon_admin_fsck, false, false, false, false},
+	{"admin", "gc", daemon_admin_gc, false, false, false, false},
 };
 
 static int run_command(const struct daemon_opts *o, int nargs, char **args)

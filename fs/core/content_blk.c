@@ -59,6 +59,21 @@ int blk_new_ref(struct content_env *e, const struct digest *d, uint32_t len, str
 	return 0;
 }
 
+int blk_new_held(struct content_env *e, const struct digest *d, uint32_t len, struct blk **ret)
+{
+	int r = blk_new_ref(e, d, len, ret);
+
+	if (r < 0)
+		return r;
+	r = store_chunk_hold(e->store, d);
+	if (r < 0) {
+		blk_unref(*ret);
+		return r;
+	}
+	(*ret)->held = true;
+	return 0;
+}
+
 int blk_new_hole(struct content_env *e, struct blk **ret)
 {
 	return blk_new(e, BLK_HOLE, ret);
@@ -114,6 +129,8 @@ void blk_unref(struct blk *b)
 		return;
 	blk_settle(b);
 	data_free(b);
+	if (b->held)
+		store_chunk_unhold(b->env->store, &b->digest);
 	free(b);
 }
 

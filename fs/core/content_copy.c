@@ -67,10 +67,13 @@ static int share_block(struct copy *k, struct blk **ret)
 		if (p.at == PLACE_BLK)
 			*ret = blk_ref(p.blk);
 		else if (p.at == PLACE_CHUNK)
-			r = blk_new_ref(c->env, &p.digest, p.len, ret);
+			r = blk_new_held(c->env, &p.digest, p.len, ret);
 	}
 	pthread_rwlock_unlock(&c->lock);
-	return r;
+	if (r < 0)
+		*ret = NULL;
+	/* no room for the table of what is held: the bytes go through memory */
+	return r == -ENOSPC ? 0 : r;
 }
 
 static ssize_t copy_bytes(struct copy *k)

@@ -113,6 +113,7 @@ static int window_read(struct content *c, struct window *w)
 /* Put the bytes into the store and keep only their digests. */
 static int window_store(struct content *c, struct window *w)
 {
+	struct store *s = c->env->store;
 	struct store_chunk chunks[WINDOW];
 	unsigned at[WINDOW], n = 0;
 	int r;
@@ -123,16 +124,20 @@ static int window_store(struct content *c, struct window *w)
 							 .len = w->blk[i]->len};
 			at[n++] = i;
 		}
-	r = n ? store_chunks_put(c->env->store, chunks, n) : 0;
+	r = n ? store_chunks_put_held(s, chunks, n) : 0;
+	if (r < 0)
+		return r;
 	for (unsigned i = 0; r == 0 && i < n; i++) {
 		struct blk *ref;
 
-		r = blk_new_ref(c->env, &chunks[i].digest, (uint32_t)chunks[i].len, &ref);
+		r = blk_new_held(c->env, &chunks[i].digest, (uint32_t)chunks[i].len, &ref);
 		if (r == 0) {
 			blk_unref(w->blk[at[i]]);
 			w->blk[at[i]] = ref;
 		}
 	}
+	for (unsigned i = 0; i < n; i++)
+		store_chunk_unhold(s, &chunks[i].digest);
 	return r;
 }
 

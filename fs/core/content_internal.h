@@ -42,12 +42,16 @@ struct blk {
 	atomic_bool counted;  /* cap is part of env->dirty */
 	uint8_t *data;        /* BLK_DATA */
 	struct digest digest; /* BLK_REF */
+	bool held;            /* BLK_REF: no record may name it yet (store_chunk_hold) */
 	struct content_env *env;
 };
 
 int blk_new_data(struct content_env *e, size_t cap, struct blk **ret) MUST_USE;
 int blk_new_ref(struct content_env *e, const struct digest *d, uint32_t len,
 		struct blk **ret) MUST_USE;
+/* The same for a map, which may be the only one that names it until a flush. */
+int blk_new_held(struct content_env *e, const struct digest *d, uint32_t len,
+		 struct blk **ret) MUST_USE;
 int blk_new_hole(struct content_env *e, struct blk **ret) MUST_USE;
 int blk_dup(const struct blk *b, size_t cap, struct blk **ret) MUST_USE;
 struct blk *blk_ref(struct blk *b);

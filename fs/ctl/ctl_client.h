@@ -198,6 +198,23 @@ struct ctl_fsck_opts {
 /* Check the whole store; beside whatever uses it. 0: all was looked at, @ret says how it went. -ENOENT: no
  * store. */
 int ctl_fsck(const struct ctl_fsck_opts *o, struct diag *diag, struct ctl_fsck_sum *ret) MUST_USE;
+struct ctl_gc_sum {
+	uint64_t layers, records; /* removed, or to be removed */
+	uint64_t states, moves;
+	uint64_t chunks, chunk_bytes, live_chunks;
+	uint64_t damaged;                /* layers that stay: a damaged journal */
+	uint64_t free_bytes, given_back; /* in the store's files; to the disk */
+};
+struct ctl_gc_opts {
+	const char *data_dir; /* NULL: ctl_data_dir() */
+	bool dry_run, shrink; /* remove nothing; give free room back to the disk */
+	bool removed;         /* also the commits of environments that were removed */
+	/* May be NULL; @total 0: not known. Nonzero: stop. */
+	int (*progress)(void *arg, const char *stage, uint64_t done, uint64_t total);
+	void *arg;
+};
+/* Collect garbage, beside whatever uses the store. -EBUSY: somebody does; -EBADMSG: damage; -ENOENT: no store. */
+int ctl_gc(const struct ctl_gc_opts *o, struct diag *diag, struct ctl_gc_sum *ret) MUST_USE;
 /* A commit (or "ENV:REV") as a read-only file system at @dir, visible on the host, served by a
  * process of its own until ctl_umount. */
 int ctl_mount(const char *data_dir, const char *env, const char *rev, const char *dir,

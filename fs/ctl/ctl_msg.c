@@ -123,6 +123,15 @@ static const struct field fsck_sum_fields[] = {
 };
 const struct ctl_table ctl_table_fsck_sum = TABLE(fsck_sum_fields, ctl_fsck_sum);
 
+static const struct field gc_sum_fields[] = {
+	FIELD(ctl_gc_sum, layers, F_U64),      FIELD(ctl_gc_sum, records, F_U64),
+	FIELD(ctl_gc_sum, states, F_U64),      FIELD(ctl_gc_sum, moves, F_U64),
+	FIELD(ctl_gc_sum, chunks, F_U64),      FIELD(ctl_gc_sum, chunk_bytes, F_U64),
+	FIELD(ctl_gc_sum, live_chunks, F_U64), FIELD(ctl_gc_sum, damaged, F_U64),
+	FIELD(ctl_gc_sum, free_bytes, F_U64),  FIELD(ctl_gc_sum, given_back, F_U64),
+};
+const struct ctl_table ctl_table_gc_sum = TABLE(gc_sum_fields, ctl_gc_sum);
+
 static const struct field progress_fields[] = {
 	FIELD(ctl_progress, stage, F_STR),
 	FIELD(ctl_progress, done, F_U64),

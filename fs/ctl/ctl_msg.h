@@ -92,6 +92,7 @@ extern const struct ctl_table ctl_table_commit, /* struct ctl_commit */
 	ctl_table_note,                         /* struct ctl_note */
 	ctl_table_finding,                      /* struct ctl_finding */
 	ctl_table_fsck_sum,                     /* struct ctl_fsck_sum */
+	ctl_table_gc_sum,                       /* struct ctl_gc_sum */
 	ctl_table_progress;                     /* struct ctl_progress */
 
 /* What rattan-fs admin fsck sends, by the id of the message, each with one item but the last. */
@@ -99,6 +100,11 @@ enum ctl_fsck_msg {
 	CTL_FSCK_END, /* the last: its error, and with none a ctl_fsck_sum */
 	CTL_FSCK_FINDING,
 	CTL_FSCK_PROGRESS,
+};
+/* And rattan-fs admin gc. */
+enum ctl_gc_msg {
+	CTL_GC_END, /* the last: its error, and with none a ctl_gc_sum */
+	CTL_GC_PROGRESS,
 };
 struct ctl_progress {
 	char *stage;

@@ -18,9 +18,10 @@ struct daemon_opts {
 	char *writable[DAEMON_LIST_MAX + 1];
 	bool has_writable;
 	bool create, foreground;
-	bool stored_ids;    /* show ids as stored */
-	bool quick, repair; /* fsck */
-	bool force;         /* serve: without the runtime directory's lock */
+	bool stored_ids;               /* show ids as stored */
+	bool quick, repair;            /* fsck */
+	bool dry_run, shrink, removed; /* gc: store/store.h */
+	bool force;                    /* serve: without the runtime directory's lock */
 	int ready_fd;
 };
 
@@ -34,3 +35,4 @@ int daemon_admin_list(const struct daemon_opts *o) MUST_USE;
 int daemon_admin_remove(const struct daemon_opts *o) MUST_USE;
 /* Tells its starter in a stream of messages, each behind its length. */
 int daemon_admin_fsck(const struct daemon_opts *o) MUST_USE;
+int daemon_admin_gc(const struct daemon_opts *o) MUST_USE;

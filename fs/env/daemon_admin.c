@@ -20,6 +20,7 @@ struct shown {
 	struct store *store;
 	struct session *se;
 	struct ovl *ovl;
+	int pin_fd; /* the collector leaves the state alone as long as it is shown (S5) */
 	bool up;
 };
 
@@ -49,6 +50,9 @@ static int show(struct shown *m, const struct daemon_opts *o, struct diag *diag)
 
 	if (r == 0)
 		r = find_layer(m->store, o, diag, &oo.layer);
+	if (r == 0 && (r = store_layer_pin(m->store, oo.layer, &m->pin_fd)) < 0)
+		diag_set(diag, r, "cannot keep \"%s\" from being collected: %s", o->rev,
+			 err_text(r));
 	if (r == 0)
 		r = session_new(&m->se);
 	if (r < 0)
@@ -75,6 +79,7 @@ static void unshow(struct shown *m, const char *dir, bool ended)
 		session_stop(m->se);
 	if (m->ovl)
 		(void)!ovl_close(m->ovl);
+	cleanup_fdp(&m->pin_fd);
 	store_close(m->store);
 }
 
@@ -93,7 +98,7 @@ int daemon_mount(const struct daemon_opts *o)
 {
 	cleanup_fd int alive = -1, signal_fd = -1;
 	struct diag diag = {0};
-	struct shown m = {0};
+	struct shown m = {.pin_fd = -1};
 	int ready_fd = o->ready_fd, r;
 	bool parent, ended = false;
 

@@ -1,49 +1,11 @@
 /* rattan-fs admin fsck: the store is checked, and what is found goes to the starter as it is found. */
 #include <signal.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/io.h"
 #include "fs/ctl/ctl_client.h"
 #include "fs/ctl/ctl_msg.h"
 #include "fs/env/daemon_internal.h"
 #include "store/fsck.h"
-
-struct teller {
-	int fd;
-	struct buf items, msg;
-};
-
-static int send_msg(struct teller *t, const struct ctl_rep *rp, bool item)
-{
-	static const uint8_t room[4];
-	uint32_t n;
-	int r;
-
-	buf_clear(&t->msg);
-	r = buf_put(&t->msg, room, 4);
-	if (r == 0)
-		r = ctl_rep_encode(rp, item ? &t->items : NULL, item, &t->msg);
-	if (r < 0)
-		return r;
-	n = (uint32_t)t->msg.len - 4;
-	for (int i = 0; i < 4; i++)
-		t->msg.data[i] = (uint8_t)(n >> (24 - 8 * i));
-	return io_write_full(t->fd, t->msg.data, t->msg.len);
-}
-
-static int send_item(struct teller *t, enum ctl_fsck_msg id, const struct ctl_table *table,
-		     const void *item)
-{
-	struct ctl_rep rp = {.id = id, .more = id != CTL_FSCK_END};
-	int r;
-
-	buf_clear(&t->items);
-	r = ctl_item_put(&t->items, table, item);
-	return r < 0 ? r : send_msg(t, &rp, true);
-}
 
 static char *mutable(const char *s)
 {
@@ -73,19 +35,19 @@ static int on_finding(void *arg, const struct store_finding *f)
 		envs[i] = mutable(f->envs[i]);
 		commits[i] = mutable(f->commits[i]);
 	}
-	return send_item(arg, CTL_FSCK_FINDING, &ctl_table_finding, &c);
+	return daemon_stream_item(arg, CTL_FSCK_FINDING, true, &ctl_table_finding, &c);
 }
 
 static int on_progress(void *arg, const char *stage, uint64_t done, uint64_t total)
 {
 	struct ctl_progress p = {.stage = mutable(stage), .done = done, .total = total};
 
-	return send_item(arg, CTL_FSCK_PROGRESS, &ctl_table_progress, &p);
+	return daemon_stream_item(arg, CTL_FSCK_PROGRESS, true, &ctl_table_progress, &p);
 }
 
 int daemon_admin_fsck(const struct daemon_opts *o)
 {
-	struct teller t = {.fd = o->ready_fd};
+	struct daemon_stream t = {.fd = o->ready_fd};
 	struct store_fsck_opts fo = {.flags = (o->quick ? STORE_FSCK_QUICK : 0) |
 					      (o->repair ? STORE_FSCK_REPAIR : 0),
 				     .finding = on_finding,
@@ -99,11 +61,7 @@ int daemon_admin_fsck(const struct daemon_opts *o)
 	(void)signal(SIGPIPE, SIG_IGN);
 	r = store_fsck(o->data_dir, &fo, &diag, &sum);
 	if (r < 0) {
-		struct ctl_rep rp = {.id = CTL_FSCK_END, .err = r};
-		const char *text = diag.text[0] ? diag.text : err_text(r);
-
-		memcpy(rp.text, text, strnlen(text, sizeof(rp.text) - 1));
-		(void)!send_msg(&t, &rp, false);
+		daemon_stream_error(&t, CTL_FSCK_END, r, &diag);
 	} else {
 		struct ctl_fsck_sum c = {
 			.records = sum.records,
@@ -119,9 +77,8 @@ int daemon_admin_fsck(const struct daemon_opts *o)
 			.notes = sum.notes,
 		};
 
-		r = send_item(&t, CTL_FSCK_END, &ctl_table_fsck_sum, &c);
+		r = daemon_stream_item(&t, CTL_FSCK_END, false, &ctl_table_fsck_sum, &c);
 	}
-	buf_release(&t.items);
-	buf_release(&t.msg);
+	daemon_stream_release(&t);
 	return r;
 }

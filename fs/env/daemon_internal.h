@@ -20,3 +20,16 @@ int daemon_note_mount(const char *run_dir, const char *dir) MUST_USE;
 
 /* How ids are shown on the host. */
 struct session_ids daemon_host_ids(const struct daemon_opts *o);
+
+/* ---- daemon_stream.c: messages to the starter as they come, each with its length before it ---- */
+
+struct ctl_table;
+struct daemon_stream {
+	int fd; /* lent */
+	struct buf items, msg;
+};
+int daemon_stream_item(struct daemon_stream *t, uint64_t id, bool more,
+		       const struct ctl_table *table, const void *item) MUST_USE;
+/* The last one, instead of an item. */
+void daemon_stream_error(struct daemon_stream *t, uint64_t id, int r, const struct diag *diag);
+void daemon_stream_release(struct daemon_stream *t);

@@ -124,6 +124,8 @@ int env_open(const struct env_opts *o, struct diag *diag, struct env **ret)
 	}
 	if (r == 0)
 		r = env_up_locked(e, diag);
+	if (r == 0)
+		r = env_gc_start(e);
 	if (r < 0) {
 		(void)!env_close(e);
 		return diag_set(diag, r, "cannot serve environment \"%s\": %s", o->name,
@@ -139,6 +141,7 @@ int env_close(struct env *e)
 
 	if (!e)
 		return 0;
+	env_gc_stop(e);
 	/* What shared mappings hold is pushed while there is still a mount to push it through. */
 	r = env_quiesce_locked(e);
 	env_down_locked(e);

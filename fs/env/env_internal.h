@@ -42,7 +42,18 @@ struct env_mount {
 	bool up; /* session and mount are there; the ovl may be there without */
 };
 
+/* Collects garbage now and then. */
+struct env_gc {
+	pthread_t thread;
+	bool running; /* of env_open and env_close alone */
+	atomic_bool stop;
+	pthread_mutex_t lock; /* leaf: for the condition */
+	pthread_cond_t cond;
+};
+
 struct env {
+	struct env_gc gc;
+
 	/* fixed after env_open */
 	struct store *store;
 	int store_lock_fd;
@@ -98,6 +109,10 @@ int env_ensure_locked(struct env *e, struct diag *diag) MUST_USE;
 /* ---- env_lease.c ---- */
 int env_check_idle_locked(struct env *e, const void *owner, struct diag *diag) MUST_USE;
 void env_kill_leases_locked(struct env *e, const void *owner);
+
+/* ---- env_gc.c ---- */
+int env_gc_start(struct env *e) MUST_USE;
+void env_gc_stop(struct env *e);
 
 int env_shown_list(struct env *e) MUST_USE;
 void env_shown_free(struct env *e);

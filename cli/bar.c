@@ -1,0 +1,39 @@
+/* How far a long command is: a bar on a terminal, else a line now and then. */
+#include <unistd.h>
+
+#include "base/io.h"
+#include "cli/cli.h"
+
+void cli_bar_start(struct cli_bar *b)
+{
+	*b = (struct cli_bar){.tty = isatty(STDERR_FILENO), .last = io_now_ms() / 1000};
+}
+
+void cli_bar_clear(struct cli_bar *b)
+{
+	if (b->shown)
+		fputs("\r\033[K", stderr);
+	b->shown = false;
+}
+
+void cli_bar_put(struct cli_bar *b, const char *verb, const char *what, uint64_t done,
+		 uint64_t total)
+{
+	unsigned percent = total && done < total ? (unsigned)(done * 100 / total) : 100;
+	long long now = io_now_ms() / 1000;
+
+	if (b->tty && total) {
+		cli_bar_clear(b);
+		fprintf(stderr, "%s %s [%-20.*s] %u %%", verb, what, (int)(percent / 5),
+			"####################", percent);
+		(void)fflush(stderr);
+		b->shown = true;
+	} else if (now >= b->last + 5) {
+		cli_bar_clear(b);
+		fprintf(stderr, "%s %s: %llu", verb, what, (unsigned long long)done);
+		if (total)
+			fprintf(stderr, " of %llu", (unsigned long long)total);
+		fputc('\n', stderr);
+		b->last = now;
+	}
+}

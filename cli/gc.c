@@ -1,0 +1,112 @@
+/* rattan gc: remove what nothing can reach any more. */
+#include <string.h>
+
+#include "cli/cli.h"
+
+static int on_progress(void *arg, const char *stage, uint64_t done, uint64_t total)
+{
+	cli_bar_put(arg, "collecting", stage, done, total);
+	return 0;
+}
+
+static int put_json(const struct ctl_gc_sum *s, bool dry)
+{
+	const struct {
+		const char *key;
+		uint64_t n;
+	} nums[] = {{"layers", s->layers},           {"records", s->records},
+		    {"states", s->states},           {"moves", s->moves},
+		    {"chunks", s->chunks},           {"chunk_bytes", s->chunk_bytes},
+		    {"live_chunks", s->live_chunks}, {"damaged_layers", s->damaged},
+		    {"free_bytes", s->free_bytes},   {"given_back_bytes", s->given_back}};
+	cJSON *o = cJSON_CreateObject();
+
+	(void)cJSON_AddBoolToObject(o, "dry_run", dry);
+	for (size_t i = 0; i < ARRAY_SIZE(nums); i++)
+		(void)cJSON_AddNumberToObject(o, nums[i].key, (double)nums[i].n);
+	return cli_print_json(o);
+}
+
+static int put_text(const struct ctl_gc_sum *s, bool dry, bool shrink)
+{
+	if (s->damaged)
+		printf("%llu removed trees stay, because their records are damaged: see rattan fsck\n",
+		       (unsigned long long)s->damaged);
+	if (s->layers || s->chunks) {
+		printf("%s %llu trees (%llu records) and %llu chunks (",
+		       dry ? "would remove" : "removed", (unsigned long long)s->layers,
+		       (unsigned long long)s->records, (unsigned long long)s->chunks);
+		cli_put_size(stdout, s->chunk_bytes);
+		printf(")");
+	} else {
+		printf("nothing to remove");
+	}
+	if (s->given_back || (shrink && !dry)) {
+		printf("; gave ");
+		cli_put_size(stdout, s->given_back);
+		printf(" back to the disk");
+	} else {
+		printf("; ");
+		cli_put_size(stdout, s->free_bytes);
+		printf(" in the store's files are free for what comes%s",
+		       s->free_bytes > 64u << 20 ? " (--shrink gives them to the disk)" : "");
+	}
+	printf("\n");
+	return cli_done();
+}
+
+static int run(int argc, char **argv)
+{
+	bool json = false, dry = false, shrink = false, removed = false;
+	const char *data = NULL;
+	const struct cli_opt opts[] = {
+		{"data-dir", 0, CLI_TEXT, &data, "DIR", "the store of this data directory"},
+		{"dry-run", 'n', CLI_FLAG, &dry, NULL,
+		 "tell what would be removed, remove nothing"},
+		{"shrink", 0, CLI_FLAG, &shrink, NULL, "give the free room back to the disk"},
+		{"removed", 0, CLI_FLAG, &removed, NULL,
+		 "also the commits of environments that were removed"},
+		{"json", 0, CLI_FLAG, &json, NULL, "as JSON"},
+		{0},
+	};
+	struct ctl_gc_sum sum = {0};
+	struct diag diag = {0};
+	struct ctl_gc_opts o = {0};
+	struct cli_bar bar;
+	char **rest;
+	int n, r = cli_parse(&cmd_gc, opts, argc, argv, false, &rest, &n);
+
+	if (r >= 0)
+		return r;
+	if (n)
+		return cli_fail(CLI_USAGE, "gc: '%s' is not an option; it takes no names", rest[0]);
+	if (dry && shrink)
+		return cli_fail(CLI_USAGE,
+				"gc: --dry-run gives nothing back; leave out one of the two");
+	cli_bar_start(&bar);
+	o = (struct ctl_gc_opts){.data_dir = data,
+				 .dry_run = dry,
+				 .shrink = shrink,
+				 .removed = removed,
+				 .progress = on_progress,
+				 .arg = &bar};
+	r = ctl_gc(&o, &diag, &sum);
+	cli_bar_clear(&bar);
+	if (r < 0)
+		return cli_fail_errno(r, &diag, "gc");
+	return json ? put_json(&sum, dry) : put_text(&sum, dry, shrink);
+}
+
+const struct cli_command cmd_gc = {
+	.name = "gc",
+	.args = "[--dry-run] [--shrink] [--removed] [--data-dir DIR] [--json]",
+	.summary = "remove what nothing can reach any more",
+	.details =
+		"Removes the working trees of removed environments, what rollback, reset and undo left behind\n"
+		"(an environment's newest 100 stay for 30 days, the newest one for ever), and file content that\n"
+		"nothing names any more. Commits stay, those of removed environments, too, unless --removed is\n"
+		"given. Runs beside whatever uses the store; a running environment does the same by itself now\n"
+		"and then. The room is used for what comes; --shrink gives it back to the disk.\n\n"
+		"Example:\n  rattan env rm scratch && rattan gc --shrink\n",
+	.run = run,
+};
