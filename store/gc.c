@@ -16,6 +16,10 @@
 
 /* Less than this on the disk, and free pages are given back to it first of all. */
 #define TIGHT ((uint64_t)16 << 20)
+#define FULL  ((uint64_t)4 << 20)
+
+#define SETTLE_US 4000000
+#define QUIET_US  700000
 
 /* ---- what the parts share ---- */
 
@@ -194,16 +198,46 @@ static int round_of(struct gc *g)
 	return r;
 }
 
+/* What was removed while the disk was full may not be on it yet: who could not write for want of room tries
+ * again within a second or two. Done when somebody wrote and then nobody for a while. */
+static int settle(struct gc *g)
+{
+	int64_t start = gc_clock_us(), last = start;
+	struct note was, now;
+	int r = note_now(g->s, &was);
+	bool wrote = false;
+
+	while (r == 0 && gc_clock_us() < start + SETTLE_US &&
+	       !(wrote && gc_clock_us() > last + QUIET_US)) {
+		(void)nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+		r = gc_tell(g, STORE_GC_LOOK, 0, 0);
+		if (r == 0)
+			r = note_now(g->s, &now);
+		if (r == 0 && now.txn != was.txn) {
+			wrote = true;
+			was = now;
+			last = gc_clock_us();
+		}
+	}
+	return r;
+}
+
+/* Holes need no room, and removing needs a little. */
+static int make_room(struct gc *g, uint64_t left)
+{
+	int r = gc_shrink(g);
+
+	if (r == -EOPNOTSUPP)
+		r = 0;
+	return r == 0 && left < FULL ? settle(g) : r;
+}
+
 static int run(struct gc *g)
 {
-	bool tight = disk_free(g->s) < TIGHT, again;
-	int r = 0;
+	uint64_t left = disk_free(g->s);
+	bool tight = left < TIGHT, again;
+	int r = tight && !g->o->dry_run ? make_room(g, left) : 0;
 
-	/* Holes need no room, and removing needs a little. */
-	if (tight && !g->o->dry_run) {
-		r = gc_shrink(g);
-		r = r == -EOPNOTSUPP ? 0 : r;
-	}
 	if (r == 0)
 		r = round_of(g);
 	again = g->enospc && !g->o->dry_run && (r == 0 || r == -ENOSPC);
