@@ -112,7 +112,10 @@ static int check_layers(struct fsck *f)
 			what = "its parent is not older than it is";
 		else if (!p)
 			what = "its parent is missing";
-		else if (!p->bad && p->rec.state != STORE_LAYER_SEALED)
+		else if (!p->bad && p->rec.state != STORE_LAYER_SEALED &&
+			 /* a collector condemns children before parents */
+			 !(p->rec.state == STORE_LAYER_DROPPED &&
+			   l->rec.state == STORE_LAYER_DROPPED))
 			what = "its parent is not sealed";
 		l->bad = what != NULL || (p && p->bad);
 		if (what)

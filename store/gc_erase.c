@@ -78,6 +78,7 @@ static int condemn(struct gc *g, MDB_txn *t, const struct gc_layer *l)
 	if (r < 0 || rec.state == STORE_LAYER_DROPPED)
 		return r;
 	rec.state = STORE_LAYER_DROPPED;
+	rec.commit = (struct digest){0};
 	return store_layer_write(g->s, t, l->n, &rec);
 }
 

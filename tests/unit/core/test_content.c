@@ -250,6 +250,105 @@ static void test_copy(struct env *v)
 	file_free(&b);
 }
 
+/* ---- what only memory names, beside a collector ---- */
+
+#define KEPT 3 /* blocks */
+
+static void block_of(unsigned seed, unsigned i, uint8_t *p)
+{
+	for (size_t k = 0; k < STORE_BLOCK; k++)
+		p[k] = (uint8_t)(k * 7 + k / 251 + i * 31 + seed);
+}
+
+static void write_blocks(struct file *x, unsigned seed, unsigned n)
+{
+	static uint8_t p[STORE_BLOCK];
+
+	for (unsigned i = 0; i < n; i++) {
+		block_of(seed, i, p);
+		if (content_write(x->c, (uint64_t)i * STORE_BLOCK, p, STORE_BLOCK) != STORE_BLOCK)
+			tap_fatal("write");
+	}
+}
+
+/* In the store: what is read may come from a cache. */
+static unsigned blocks_there(struct store *s, unsigned seed, unsigned n)
+{
+	static uint8_t p[STORE_BLOCK], got[STORE_BLOCK];
+	unsigned there = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct digest d;
+
+		block_of(seed, i, p);
+		if (digest_of(p, STORE_BLOCK, &d) < 0)
+			tap_fatal("digest");
+		there += store_chunk_get(s, &d, got, sizeof got) == STORE_BLOCK;
+	}
+	return there;
+}
+
+static void collect(struct store *s)
+{
+	struct store_gc_opts o = {0};
+	struct store_gc_result res;
+	struct diag d = {0};
+
+	if (store_gc(s, &o, &d, &res) < 0)
+		tap_fatal("gc: %s", d.text);
+}
+
+static void test_collected(struct env *v)
+{
+	struct file a, b;
+
+	file_new(&a, &v->f, v->e);
+	file_new(&b, &v->f, v->e);
+	write_blocks(&a, 1, KEPT);
+	eq_int(file_flush(&a), 0, "flush");
+	eq_int(content_copy(a.c, 0, b.c, 0, UINT64_MAX), KEPT * STORE_BLOCK, "copy");
+	write_blocks(&a, 2, KEPT);
+	eq_int(file_flush(&a), 0, "the source is written over");
+	collect(v->f.s);
+	eq_int(blocks_there(v->f.s, 1, KEPT), KEPT,
+	       "a copy that is in memory alone keeps its blocks");
+	eq_int(file_flush(&b), 0, "flush the copy");
+	collect(v->f.s);
+	eq_int(blocks_there(v->f.s, 1, KEPT), KEPT, "then its record does");
+	write_blocks(&b, 3, KEPT);
+	eq_int(file_flush(&b), 0, "the copy is written over");
+	collect(v->f.s);
+	eq_int(blocks_there(v->f.s, 1, KEPT), 0, "then nothing");
+	eq_int(blocks_there(v->f.s, 2, KEPT) + blocks_there(v->f.s, 3, KEPT), 2 * KEPT,
+	       "(but the others)");
+	file_free(&a);
+	file_free(&b);
+}
+
+static void test_completed(struct env *v)
+{
+	const unsigned n = 48; /* more than is kept in memory */
+	uint8_t *text = malloc((size_t)n * STORE_BLOCK);
+	struct file x;
+
+	if (!text)
+		tap_fatal("memory");
+	for (unsigned i = 0; i < n; i++)
+		block_of(9, i, text + (size_t)i * STORE_BLOCK);
+	fixture_file(&v->f, "host/large", (const char *)text, (size_t)n * STORE_BLOCK);
+	file_of_host(&x, &v->f, v->e, v->host, "large");
+	put(&x, 3, "changed");
+	eq_int(content_complete(x.c), 0, "complete a large host file");
+	collect(v->f.s);
+	ok(blocks_there(v->f.s, 9, n) >= n - 16, "%u of its blocks are in the store and stay",
+	   blocks_there(v->f.s, 9, n));
+	eq_int(file_flush(&x), 0, "flush");
+	collect(v->f.s);
+	eq_int(blocks_there(v->f.s, 9, n), n - 1, "all but the one that was changed");
+	file_free(&x);
+	free(text);
+}
+
 /* ---- host files ---- */
 
 static void rewrite(struct env *v, const char *rel, const char *text)
@@ -458,6 +557,8 @@ int main(void)
 	test_blocks(&v);
 	test_seek(&v);
 	test_copy(&v);
+	test_collected(&v);
+	test_completed(&v);
 	test_host(&v);
 	test_host_changed(&v);
 	test_host_large(&v);
