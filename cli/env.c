@@ -96,7 +96,8 @@ const struct cli_command cmd_env = {
 	.summary = "list or remove environments",
 	.details =
 		"Removing an environment removes its working tree. Its commits stay in the store: rattan\n"
-		"log --all lists them, and rollback finds them by id.\n\n"
+		"log --all lists them, and rollback finds them by id. rattan gc frees the room of the tree, and\n"
+		"with --removed that of the commits.\n\n"
 		"Examples:\n  rattan env list\n  rattan env rm scratch\n",
 	.run = run,
 };
