@@ -17,7 +17,7 @@ static int put_json(const struct ctl_gc_sum *s, bool dry)
 	} nums[] = {{"layers", s->layers},           {"records", s->records},
 		    {"states", s->states},           {"moves", s->moves},
 		    {"chunks", s->chunks},           {"chunk_bytes", s->chunk_bytes},
-		    {"live_chunks", s->live_chunks}, {"damaged_layers", s->damaged},
+		    {"live_chunks", s->live_chunks}, {"damaged", s->damaged},
 		    {"free_bytes", s->free_bytes},   {"given_back_bytes", s->given_back}};
 	cJSON *o = cJSON_CreateObject();
 
@@ -30,7 +30,7 @@ static int put_json(const struct ctl_gc_sum *s, bool dry)
 static int put_text(const struct ctl_gc_sum *s, bool dry, bool shrink)
 {
 	if (s->damaged)
-		printf("%llu removed trees stay, because their records are damaged: see rattan fsck\n",
+		printf("%llu trees or chunks stay, because they are damaged: see rattan fsck\n",
 		       (unsigned long long)s->damaged);
 	if (s->layers || s->chunks) {
 		printf("%s %llu trees (%llu records) and %llu chunks (",

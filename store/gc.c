@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "store/gc.h"
+#include "store/guard.h"
 
 #define LOCK_FILE "gc.lock"
 #define NOTE      "at %lld: %llu chunk pages, %llu meta pages, transaction %llu\n"
@@ -29,6 +30,16 @@ int64_t gc_clock_us(void)
 
 	(void)clock_gettime(CLOCK_MONOTONIC, &t);
 	return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+int gc_cursor(MDB_txn *t, MDB_dbi db, MDB_cursor **ret)
+{
+	int r = 0;
+
+	GUARD_BEGIN(g)
+	r = store_lm_err(mdb_cursor_open(t, db, ret));
+	GUARD_END(g, r);
+	return r;
 }
 
 /* LMDB's lock is not a fair one: without a pause the same process gets it again and again. */

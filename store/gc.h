@@ -48,6 +48,8 @@ int gc_tell(struct gc *g, enum store_gc_phase phase, uint64_t done, uint64_t tot
 /* Let others have the writer lock. */
 void gc_pause(void);
 int64_t gc_clock_us(void);
+/* mdb_cursor_open, damaged pages contained (guard.h). */
+int gc_cursor(MDB_txn *t, MDB_dbi db, MDB_cursor **ret) MUST_USE;
 
 /* Find what nothing reaches; with @g->o->dry_run only that. */
 int gc_layers_find(struct gc *g) MUST_USE;

@@ -1,15 +1,21 @@
 /* Mark what records name, remove what none does. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "store/codec.h"
 #include "store/gc.h"
+#include "store/guard.h"
 
 #define MEMORY   ((size_t)64 << 20)
 #define SCAN_N   4096 /* records or chunks in one read transaction */
 #define SWEEP_N  128  /* chunks in one write transaction */
 #define SWEEP_US 4000 /* of work in one */
+
+#define PAGE_HEAD  16   /* LMDB's, before the bytes of a value of its own pages */
+#define PAGE_LARGE 0x04 /* its flag */
+#define PAGE_PROOF 64
 
 /* ---- the table of digests that are named: their first eight bytes, open addressing ---- */
 
@@ -173,6 +179,8 @@ struct sweep {
 	struct gc *g;
 	struct marks *m;
 	bool small; /* the chunks of one page, in meta */
+	int fd;     /* of the file that they are in, lent */
+	size_t psize;
 	struct digest next;
 	bool any; /* next is set: go on behind it */
 	uint64_t done;
@@ -182,15 +190,44 @@ struct sweep {
 	size_t ndead;
 };
 
-/* Also touches the first page of each, so that deleting need not read it from the disk with the writer locks
- * held. */
+/*
+ * LMDB frees the pages of a large value as the first one's header says. A damaged one would free the pages of
+ * others: it must be the page that the file has there, and as many as the value takes. This also reads it from the
+ * disk before the writer locks are held.
+ */
+static bool sound(struct sweep *x, const MDB_val *v)
+{
+	struct {
+		uint64_t page;
+		uint16_t pad, flags;
+		uint32_t pages;
+	} head;
+	uint8_t there[PAGE_HEAD + PAGE_PROOF];
+	const uint8_t *page = (const uint8_t *)v->mv_data - PAGE_HEAD;
+	int r = 0;
+
+	_Static_assert(sizeof(head) == PAGE_HEAD, "LMDB's page header");
+	if ((uintptr_t)page % x->psize) /* in its leaf */
+		return true;
+	GUARD_BEGIN(g)
+	memcpy(&head, page, sizeof(head));
+	if (head.flags != PAGE_LARGE || head.pages != (PAGE_HEAD - 1 + v->mv_size) / x->psize + 1 ||
+	    pread(x->fd, there, sizeof(there), (off_t)(head.page * x->psize)) !=
+		    (ssize_t)sizeof(there) ||
+	    memcmp(there, page, sizeof(there)) != 0)
+		r = -EBADMSG;
+	GUARD_END(g, r);
+	return r == 0;
+}
+
 static void sweep_take(struct sweep *x, const MDB_val *k, const MDB_val *v)
 {
+	if (!sound(x, v)) {
+		x->g->res->damaged++;
+		return;
+	}
 	memcpy(x->dead[x->ndead].b, k->mv_data, DIGEST_LEN);
-	x->size[x->ndead] = (uint32_t)v->mv_size;
-	if (v->mv_size)
-		(void)*(const volatile uint8_t *)v->mv_data;
-	x->ndead++;
+	x->size[x->ndead++] = (uint32_t)v->mv_size;
 }
 
 /* Some chunks; those without a mark go into the list. 1 when there are more. */
@@ -232,7 +269,7 @@ static int sweep_look(struct sweep *x)
 	if (r < 0)
 		return r;
 	x->ndead = 0;
-	r = store_lm_err(mdb_cursor_open(rd->txn, x->small ? s->db[DB_SMALL] : s->chunk_db, &c));
+	r = gc_cursor(rd->txn, x->small ? s->db[DB_SMALL] : s->chunk_db, &c);
 	if (r == 0) {
 		r = sweep_scan(x, c);
 		mdb_cursor_close(c);
@@ -315,6 +352,19 @@ static int sweep_dead(struct sweep *x)
 	return r;
 }
 
+static int sweep_file(struct sweep *x)
+{
+	MDB_env *env = x->small ? x->g->s->meta.env : x->g->s->chunks.env;
+	MDB_stat st;
+	int r = store_lm_err(mdb_env_get_fd(env, &x->fd));
+
+	if (r == 0)
+		r = store_lm_err(mdb_env_stat(env, &st));
+	if (r == 0)
+		x->psize = st.ms_psize;
+	return r;
+}
+
 static int sweep_db(struct gc *g, struct marks *m, bool small, uint64_t before, uint64_t total,
 		    uint64_t *ret_done)
 {
@@ -325,11 +375,14 @@ static int sweep_db(struct gc *g, struct marks *m, bool small, uint64_t before, 
 		return -ENOMEM;
 	*x = (struct sweep){.g = g, .m = m, .small = small};
 	x->next.b[0] = (uint8_t)m->lo;
-	do {
+	r = sweep_file(x);
+	while (r == 0) {
 		r = gc_tell(g, STORE_GC_SWEEP, before + x->done, total);
 		more = r == 0 ? sweep_look(x) : r;
 		r = more < 0 ? more : sweep_dead(x);
-	} while (r == 0 && more > 0);
+		if (more <= 0)
+			break;
+	}
 	*ret_done = x->done;
 	free(x);
 	return r;

@@ -19,7 +19,7 @@ static int root_new(struct gc *g, MDB_txn *t)
 	uint8_t from[8];
 	MDB_cursor *c;
 	MDB_val k = {8, from}, v;
-	int r = store_lm_err(mdb_cursor_open(t, g->s->db[DB_LAYERS], &c)), got;
+	int r = gc_cursor(t, g->s->db[DB_LAYERS], &c), got;
 
 	if (r < 0)
 		return r;
@@ -39,8 +39,12 @@ static int root_new(struct gc *g, MDB_txn *t)
 
 static int del_if_there(struct gc *g, MDB_txn *t, enum store_db db, const void *p, size_t n)
 {
-	MDB_val k = {n, (void *)(uintptr_t)p};
-	int r = store_tx_del(g->s, t, db, &k);
+	MDB_val k = {n, (void *)(uintptr_t)p}, v;
+	/* A read can be left in the middle when it comes to a damaged page, a removal cannot (guard.h). */
+	int r = store_tx_get(g->s, t, db, &k, &v);
+
+	if (r == 0)
+		r = store_tx_del(g->s, t, db, &k);
 
 	return r == -ENOENT ? 0 : r;
 }
@@ -163,7 +167,7 @@ static int erase_one(struct erase *x)
 	uint8_t from[16] = {0}, kb[16];
 	MDB_val k = {16, from}, v;
 	MDB_cursor *c;
-	int r = store_lm_err(mdb_cursor_open(x->t, x->g->s->db[DB_JOURNAL], &c));
+	int r = gc_cursor(x->t, x->g->s->db[DB_JOURNAL], &c);
 
 	if (r < 0)
 		return r;

@@ -63,7 +63,7 @@ static int load_layers(struct gc *g, MDB_txn *t)
 	MDB_cursor *c;
 	MDB_val k, v;
 	size_t n;
-	int r = store_lm_err(mdb_cursor_open(t, g->s->db[DB_LAYERS], &c)), got;
+	int r = gc_cursor(t, g->s->db[DB_LAYERS], &c), got;
 
 	if (r < 0)
 		return r;
@@ -186,7 +186,7 @@ static int each_newest(struct gc *g, MDB_txn *t, enum store_db db,
 	unsigned rank = 0;
 	MDB_cursor *c;
 	MDB_val k, v;
-	int r = store_lm_err(mdb_cursor_open(t, g->s->db[db], &c)), got;
+	int r = gc_cursor(t, g->s->db[db], &c), got;
 
 	if (r < 0)
 		return r;

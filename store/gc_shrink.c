@@ -16,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "store/gc.h"
+#include "store/guard.h"
 
 #define KEEP_PAGES 256  /* stay on the disk, so that a full one does not stop a removal */
 #define PUNCH_US   5000 /* of work with the writer lock held */
@@ -95,14 +96,17 @@ static int load_free(struct shrink *x)
 	if (r == 0 && mdb_reader_list(x->env, see_reader, x) < 0)
 		r = -EIO;
 	if (r == 0)
-		r = store_lm_err(mdb_cursor_open(t, FREE_DBI, &c));
+		r = gc_cursor(t, FREE_DBI, &c);
 	if (r < 0) {
 		mdb_txn_abort(t);
 		return r;
 	}
 	for (got = store_cur_raw(c, &k, &v, MDB_FIRST); got == 0 && r == 0;
-	     got = store_cur_raw(c, &k, &v, MDB_NEXT))
+	     got = store_cur_raw(c, &k, &v, MDB_NEXT)) {
+		GUARD_BEGIN(g)
 		r = see_free(x, &k, &v);
+		GUARD_END(g, r);
+	}
 	mdb_cursor_close(c);
 	mdb_txn_abort(t);
 	return r < 0 ? r : got == -ENOENT ? 0 : got;

@@ -295,7 +295,7 @@ struct store_gc_result {
 	uint64_t states, moves;   /* automatic states (and commits with .removed), log entries */
 	uint64_t chunks, chunk_bytes; /* as stored */
 	uint64_t live_chunks;
-	uint64_t damaged; /* layers that stay because their journal is damaged */
+	uint64_t damaged; /* layers and chunks that stay because they are */
 	uint64_t
 		free_bytes; /* in the files, for what comes; after shrinking little of it is on the disk */
 	uint64_t given_back; /* to the disk */

@@ -202,7 +202,7 @@ struct ctl_gc_sum {
 	uint64_t layers, records; /* removed, or to be removed */
 	uint64_t states, moves;
 	uint64_t chunks, chunk_bytes, live_chunks;
-	uint64_t damaged;                /* layers that stay: a damaged journal */
+	uint64_t damaged;                /* layers and chunks that stay, being damaged */
 	uint64_t free_bytes, given_back; /* in the store's files; to the disk */
 };
 struct ctl_gc_opts {

@@ -346,6 +346,33 @@ static void damaged(enum store_db db)
 	eq_int(gc_run(s, o).chunks, 1, "when it is gone they are");
 }
 
+/* LMDB would free as many pages as the header of the first one says, whosever they are. */
+static void damaged_page(void)
+{
+	struct digest d = gc_digest(7); /* of many pages */
+	uint32_t pages, wrong = 3;
+	MDB_val k = {DIGEST_LEN, d.b}, v;
+	uint64_t page;
+	off_t at;
+	MDB_txn *t;
+	int fd;
+
+	if (gc_put(s, 7) < 0 || mdb_txn_begin(s->chunks.env, NULL, MDB_RDONLY, &t) ||
+	    mdb_get(t, s->chunk_db, &k, &v) || mdb_env_get_fd(s->chunks.env, &fd))
+		tap_fatal("chunk");
+	memcpy(&page, (const uint8_t *)v.mv_data - 16, sizeof(page));
+	at = (off_t)(page * 4096 + 12);
+	mdb_txn_abort(t);
+	if (pread(fd, &pages, sizeof(pages), at) != sizeof(pages) ||
+	    pwrite(fd, &wrong, sizeof(wrong), at) != sizeof(wrong))
+		tap_fatal("page");
+	eq_int(pages, 33, "(the header of a block)");
+	eq_int(gc_run(s, (struct store_gc_opts){0}).damaged, 1, "a damaged page is left alone");
+	if (pwrite(fd, &pages, sizeof(pages), at) != sizeof(pages))
+		tap_fatal("page");
+	eq_int(gc_run(s, (struct store_gc_opts){0}).chunks, 1, "a sound one is not");
+}
+
 /* ---- room ---- */
 
 #define CHURN 24 /* blocks of 128 KiB */
@@ -439,6 +466,7 @@ int main(void)
 	many();
 	damaged(DB_INODES);
 	damaged(DB_EXTENTS);
+	damaged_page();
 	room();
 	store_close(s);
 	rm_rf(dir);
