@@ -122,6 +122,8 @@ int ovl_setattr(struct ovl *o, store_ino ino, const struct stat *st, unsigned se
 	if (r == 0) {
 		lock_excl(o);
 		r = setattr_locked(o, ino, st, set, ret);
+		if (r == 0)
+			redo_arm(o, 0, 0);
 		unlock(o);
 	}
 	change_end(o);

@@ -174,6 +174,8 @@ int commit_go_on(struct ovl *o)
 	atomic_store(&o->changes_sealed, atomic_load(&o->changes));
 	atomic_store(&o->reopened_dirty, false);
 	content_env_set_view(o->cenv, view);
+	if (o->journal)
+		journal_set_base(o->journal, o->layer, o->seed);
 	unlock(o);
 	store_view_close(old);
 	return 0;

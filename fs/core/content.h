@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "fs/core/table.h"
 #include "store/record.h"
 #include "store/store.h"
 
@@ -23,8 +24,12 @@ struct content;
 struct content_env; /* what contents of one ovl share: store, chunk cache, dirty-byte account */
 struct hostsrc;
 
-/* @view is lent and may be replaced after a commit with content_env_set_view. */
-int content_env_new(struct store *s, struct store_view *view, struct content_env **ret) MUST_USE;
+struct journal;
+
+/* @view is lent and may be replaced after a commit with content_env_set_view. @journal is lent and NULL, or keeps
+ * dirty blocks and gets told what changes. */
+int content_env_new(struct store *s, struct store_view *view, struct journal *journal,
+		    struct content_env **ret) MUST_USE;
 void content_env_free(struct content_env *e);
 void content_env_set_view(struct content_env *e, struct store_view *view);
 /* Bytes in dirty and in-flight blocks of all contents; lock-free. */
@@ -65,6 +70,15 @@ ssize_t content_copy(struct content *in, uint64_t off_in, struct content *out, u
 int content_complete(struct content *c) MUST_USE;
 /* The same, at most about @max bytes: 1 when more is left, 0 when complete. */
 int content_complete_some(struct content *c, uint64_t max) MUST_USE;
+
+/* What the journal of a dead process says about @c (fs/core/redo.h), a record at a time; nobody else uses it yet.
+ * @u is zeroed before the first record of any content and kept until all of them are applied. -EBADMSG. */
+struct content_redo {
+	struct table units;
+};
+int content_redo(struct content *c, struct content_redo *u, uint32_t type, const uint8_t *p,
+		 size_t len) MUST_USE;
+void content_redo_release(struct content_redo *u);
 
 /*
  * Flushing, in three steps so that nobody waits for the disk:

@@ -48,6 +48,19 @@ int blk_new_data(struct content_env *e, size_t cap, struct blk **ret)
 	return 0;
 }
 
+int blk_new_unit(struct content_env *e, uint8_t *unit, struct blk **ret)
+{
+	int r = blk_new(e, BLK_DATA, ret);
+
+	if (r < 0)
+		return r;
+	atomic_init(&(*ret)->counted, true);
+	(*ret)->data = unit;
+	(*ret)->cap = (uint32_t)BLOCK;
+	atomic_fetch_add_explicit(&e->dirty, BLOCK, memory_order_relaxed);
+	return 0;
+}
+
 int blk_new_ref(struct content_env *e, const struct digest *d, uint32_t len, struct blk **ret)
 {
 	int r = blk_new(e, BLK_REF, ret);

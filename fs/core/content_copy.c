@@ -160,12 +160,15 @@ ssize_t content_copy(struct content *in, uint64_t off_in, struct content *out, u
 		     uint64_t n)
 {
 	struct copy k = {.in = in, .out = out, .off_in = off_in, .off_out = off_out, .left = n};
+	struct content_log log;
 	ssize_t r;
 
 	if (off_out >= CONTENT_MAX_SIZE)
 		return -EFBIG;
 	pthread_mutex_lock(&out->change);
+	content_log_begin(out, &log, false);
 	r = copy_changing(&k);
+	content_log_end(out);
 	pthread_mutex_unlock(&out->change);
 	return r;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fs/core/content_internal.h"
+#include "fs/core/journal.h"
 
 static int locks_init(struct content_env *e)
 {
@@ -23,7 +24,8 @@ static int locks_init(struct content_env *e)
 	return r;
 }
 
-int content_env_new(struct store *s, struct store_view *view, struct content_env **ret)
+int content_env_new(struct store *s, struct store_view *view, struct journal *journal,
+		    struct content_env **ret)
 {
 	struct content_env *e = calloc(1, sizeof *e);
 	int r;
@@ -31,6 +33,7 @@ int content_env_new(struct store *s, struct store_view *view, struct content_env
 	if (!e)
 		return -ENOMEM;
 	e->store = s;
+	e->journal = journal;
 	e->view = view;
 	e->lru.prev = e->lru.next = &e->lru;
 	r = locks_init(e);
@@ -48,6 +51,8 @@ uint8_t *cenv_buf_get(struct content_env *e)
 {
 	void *p;
 
+	if (e->journal) /* which keeps spares of its own */
+		return journal_unit_get(e->journal);
 	pthread_mutex_lock(&e->spare_lock);
 	p = e->spare;
 	if (p) {
@@ -62,6 +67,10 @@ void cenv_buf_put(struct content_env *e, uint8_t *p)
 {
 	if (!p)
 		return;
+	if (e->journal) {
+		journal_unit_put(e->journal, p);
+		return;
+	}
 	pthread_mutex_lock(&e->spare_lock);
 	if (e->spares < SPARE_MAX) {
 		memcpy(p, &e->spare, sizeof e->spare);
@@ -96,8 +105,11 @@ static unsigned spare_drop(struct content_env *e, unsigned keep)
 
 void content_env_idle(struct content_env *e)
 {
+	bool dropped =
+		e->journal ? journal_idle(e->journal, SPARE_IDLE) : spare_drop(e, SPARE_IDLE) > 0;
+
 	/* what the heap got back lies between what is in use: only asking returns it to the system */
-	if (spare_drop(e, SPARE_IDLE) > 0)
+	if (dropped)
 		(void)malloc_trim(0);
 }
 

@@ -154,6 +154,8 @@ static int window_publish(struct content *c, struct window *w)
 		c->data_units += (b ? (int64_t)units_of(b->len) : 0) - (int64_t)units_of(w->was[i]);
 		if (b)
 			r = blkmap_set(&c->map, w->first + i, b);
+		if (r == 0 && b)
+			content_log_block(c, w->first + i, b);
 		if (r == 0)
 			w->blk[i] = NULL;
 	}
@@ -194,10 +196,12 @@ static int complete_window(struct content *c, uint64_t *ret_bytes)
 
 int content_complete_some(struct content *c, uint64_t max)
 {
+	struct content_log log;
 	uint64_t done = 0, n;
 	int r;
 
 	pthread_mutex_lock(&c->change);
+	content_log_begin(c, &log, true);
 	r = content_freeze(c);
 	while (r == 0 && c->valid > 0 && (done == 0 || done < max)) {
 		r = complete_window(c, &n);
@@ -205,6 +209,7 @@ int content_complete_some(struct content *c, uint64_t max)
 	}
 	if (r == 0 && c->valid > 0)
 		r = 1;
+	content_log_end(c);
 	pthread_mutex_unlock(&c->change);
 	return r;
 }

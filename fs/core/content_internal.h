@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/buf.h"
 #include "fs/core/content.h"
 #include "fs/core/hostsrc.h"
 
@@ -47,6 +48,8 @@ struct blk {
 };
 
 int blk_new_data(struct content_env *e, size_t cap, struct blk **ret) MUST_USE;
+/* Over a unit of the journal that holds the bytes already; the unit is the blk's. */
+int blk_new_unit(struct content_env *e, uint8_t *unit, struct blk **ret) MUST_USE;
 int blk_new_ref(struct content_env *e, const struct digest *d, uint32_t len,
 		struct blk **ret) MUST_USE;
 /* The same for a map, which may be the only one that names it until a flush. */
@@ -108,6 +111,7 @@ struct cache_ent {
 
 struct content_env {
 	struct store *store;
+	struct journal *journal;    /* lent; NULL: none. Whole blocks lie in it */
 	pthread_rwlock_t view_lock; /* leaf: view */
 	struct store_view *view;
 	atomic_size_t dirty;
@@ -147,7 +151,8 @@ struct content {
 	atomic_uint refs;     /* the owner and a snapshot */
 
 	pthread_mutex_t change;
-	pthread_rwlock_t lock; /* all below */
+	struct content_log *log; /* change: of the operation under way; NULL: no journal */
+	pthread_rwlock_t lock;   /* all below */
 
 	struct blkmap map;
 	enum rec_content base;
@@ -170,6 +175,29 @@ struct content {
 };
 
 void content_put(struct content *c);
+
+/* ---- the journal (content_log.c, content_redo.c) ---- */
+
+struct content_log {
+	struct buf heads;
+	struct log_piece *pieces;
+	size_t npieces, pieces_cap;
+	struct blk *
+		*held; /* replaced: not to be used for anything else before the batch is there */
+	size_t nheld, held_cap;
+	bool steady; /* no block is changed twice: bytes are taken from it at the end */
+	bool failed;
+};
+/* Under content.change, around an operation. All below do nothing without a journal. */
+void content_log_begin(struct content *c, struct content_log *l, bool steady);
+void content_log_end(struct content *c);
+/* What was put into the map, or changed in place. */
+void content_log_block(struct content *c, uint64_t idx, const struct blk *b);
+void content_log_patch(struct content *c, uint64_t idx, const struct blk *b, size_t off, size_t n);
+void content_log_hole(struct content *c, uint64_t idx);
+void content_log_cut(struct content *c, uint64_t first);
+/* Before it leaves the map; accepts NULL. */
+void content_log_hold(struct content *c, struct blk *b);
 
 /* Where the bytes of one block are. */
 struct place {

@@ -25,8 +25,10 @@ int content_publish(struct content *c, uint64_t idx, const struct place *old, st
 	int r;
 
 	pthread_rwlock_wrlock(&c->lock);
+	content_log_hold(c, blkmap_get(&c->map, idx));
 	r = blkmap_set(&c->map, idx, b);
 	if (r == 0) {
+		content_log_block(c, idx, b);
 		c->data_units += (int64_t)units_of(b->len) - (int64_t)units_of(old->len);
 		content_trim_host_locked(c);
 		content_account_locked(c);
@@ -98,6 +100,7 @@ static int write_in_place(struct content *c, uint64_t idx, size_t o, const void 
 		r = blk_grow(b, o + k);
 		if (r == 0) {
 			blk_put(b, o, p, k);
+			content_log_patch(c, idx, b, o, k);
 			c->data_units += (int64_t)units_of(b->len) - (int64_t)units_of(before);
 			content_account_locked(c);
 			content_touch_locked(c);
@@ -151,6 +154,7 @@ ssize_t content_write_range(struct content *c, uint64_t off, const uint8_t *p, s
 
 ssize_t content_write(struct content *c, uint64_t off, const void *buf, size_t n)
 {
+	struct content_log log;
 	ssize_t r;
 
 	if (n == 0)
@@ -162,9 +166,11 @@ ssize_t content_write(struct content *c, uint64_t off, const void *buf, size_t n
 	if (n > CONTENT_MAX_SIZE - off)
 		n = (size_t)(CONTENT_MAX_SIZE - off);
 	pthread_mutex_lock(&c->change);
+	content_log_begin(c, &log, true);
 	r = content_freeze(c);
 	if (r == 0)
 		r = content_write_range(c, off, buf, n);
+	content_log_end(c);
 	pthread_mutex_unlock(&c->change);
 	return r;
 }
@@ -219,7 +225,9 @@ static void drop_from_locked(struct content *c, uint64_t first)
 	struct blk *b;
 	uint64_t idx;
 
+	content_log_cut(c, first);
 	while ((b = blkmap_next(&c->map, first, &idx))) {
+		content_log_hold(c, b);
 		c->data_units -= (int64_t)units_of(b->len);
 		blkmap_del(&c->map, idx);
 	}
@@ -288,12 +296,15 @@ static int truncate_changing(struct content *c, uint64_t size)
 
 int content_truncate(struct content *c, uint64_t size)
 {
+	struct content_log log;
 	int r;
 
 	if (size > CONTENT_MAX_SIZE)
 		return -EFBIG;
 	pthread_mutex_lock(&c->change);
+	content_log_begin(c, &log, false);
 	r = truncate_changing(c, size);
+	content_log_end(c);
 	pthread_mutex_unlock(&c->change);
 	return r;
 }
@@ -309,6 +320,8 @@ static int put_hole(struct content *c, uint64_t idx, const struct place *old)
 	if (r < 0)
 		return r;
 	pthread_rwlock_wrlock(&c->lock);
+	content_log_hold(c, blkmap_get(&c->map, idx));
+	content_log_hole(c, idx);
 	if (c->base != REC_EMPTY || c->snapping || idx * BLOCK < c->valid)
 		r = blkmap_set(&c->map, idx, blk_ref(hole));
 	else
@@ -469,6 +482,7 @@ static int allocate(struct content *c, int mode, uint64_t off, uint64_t end)
 
 int content_fallocate(struct content *c, int mode, uint64_t off, uint64_t len)
 {
+	struct content_log log;
 	int r;
 
 	switch (mode) {
@@ -486,9 +500,11 @@ int content_fallocate(struct content *c, int mode, uint64_t off, uint64_t len)
 	if (off > CONTENT_MAX_SIZE || len > CONTENT_MAX_SIZE - off)
 		return -EFBIG;
 	pthread_mutex_lock(&c->change);
+	content_log_begin(c, &log, false);
 	r = content_freeze(c);
 	if (r == 0)
 		r = allocate(c, mode, off, off + len);
+	content_log_end(c);
 	pthread_mutex_unlock(&c->change);
 	return r;
 }

@@ -112,6 +112,7 @@ static int make_locked(struct ovl *o, store_ino parent, const char *name, size_t
 	dir_touched(o, dir, &now, isdir ? 1 : 0);
 	node_dirty(o, n);
 	node_entry(o, n, OVL_FOREVER, ret);
+	redo_arm(o, 0, n->ino);
 	return 0;
 }
 
@@ -193,6 +194,11 @@ static int tmpfile_locked(struct ovl *o, store_ino parent, mode_t mode, const st
 	n->tmpfile = true;
 	n->pol = policy_child(o->policy, node_policy(o, dir), "", 0);
 	node_entry(o, n, 0, ret);
+	if (o->journal) {
+		redo_orphan(o, n);
+		node_dirty(o, n); /* the flush keeps what a successor has to find */
+	}
+	redo_arm(o, 0, n->ino);
 	return 0;
 }
 
@@ -247,6 +253,7 @@ static int link_locked(struct ovl *o, store_ino ino, store_ino parent, const cha
 	dir_touched(o, dir, &now, 0);
 	node_dirty(o, n);
 	node_entry(o, n, OVL_FOREVER, ret);
+	redo_arm(o, 0, n->ino);
 	return 0;
 }
 

@@ -69,13 +69,17 @@ void file_drop(struct ovl *o, struct held *h, bool changed, bool killpriv)
 	struct node *n = h->n;
 
 	if (changed) {
-		atomic_store_explicit(&n->written, true, memory_order_relaxed);
+		bool other = false;
+
 		lock_shared(o);
 		pthread_mutex_lock(&n->lock);
+		if (!atomic_exchange_explicit(&n->written, true, memory_order_relaxed))
+			redo_written(o, n);
 		if (killpriv)
-			(void)kill_privileges(o, n);
+			other = kill_privileges(o, n);
 		n->rec.mtime = n->rec.ctime = now_real();
 		node_dirty(o, n);
+		redo_touched(o, n, !other);
 		pthread_mutex_unlock(&n->lock);
 		change_inode(o, n->ino);
 		unlock(o);
@@ -147,6 +151,8 @@ ssize_t ovl_write(struct ovl *o, store_ino ino, uint64_t off, const void *buf, s
 			k = -EFBIG;
 		else
 			k = io_error(content_write(h.c->c, off, buf, n));
+		if (k > 0)
+			redo_arm(o, k, 0);
 		file_drop(o, &h, k > 0, killpriv);
 	}
 	change_end(o);
@@ -190,6 +196,8 @@ int ovl_fallocate(struct ovl *o, store_ino ino, int mode, uint64_t off, uint64_t
 	r = file_hold(o, ino, true, &h);
 	if (r == 0) {
 		r = (int)io_error(content_fallocate(h.c->c, mode, off, len));
+		if (r == 0)
+			redo_arm(o, 0, 0);
 		file_drop(o, &h, r == 0, true);
 	}
 	change_end(o);
@@ -244,6 +252,8 @@ ssize_t ovl_copy_range(struct ovl *o, store_ino in, uint64_t off_in, store_ino o
 	k = file_hold(o, out, true, &dst);
 	if (k == 0) {
 		k = copy_held(o, in, off_in, &dst, off_out, n);
+		if (k > 0)
+			redo_arm(o, k, 0);
 		file_drop(o, &dst, k > 0, true);
 	}
 	change_end(o);
@@ -287,11 +297,13 @@ int ovl_maybe_mapped(struct ovl *o, int (*fn)(void *arg, store_ino ino), void *a
 		for (struct table_link *l = o->nodes.slots[i]; r == 0 && l; l = l->next) {
 			struct node *n = (struct node *)l;
 
-			if (S_ISREG(n->rec.mode) && atomic_load(&n->nlookup) > 0 &&
+			if (S_ISREG(n->rec.mode) && (atomic_load(&n->nlookup) > 0 || n->held) &&
 			    atomic_load(&n->written))
 				r = fn(arg, n->ino);
 		}
 	}
+	if (r == 0)
+		r = ino_set_each(&o->old_written, fn, arg);
 	unlock(o);
 	return r;
 }

@@ -6,6 +6,7 @@
 
 #define CLEAN_PORTION 256 /* nodes or names marked clean in one hold of o->lock */
 #define EAGAIN_TRIES  8
+#define LOG_IDLE      (1u << 20) /* bytes of the journal that are cut although nothing is dirty */
 
 struct flush_node {
 	struct node *n; /* pinned */
@@ -146,8 +147,14 @@ static int take_alloc(struct flush *f)
 static int snapshot(struct flush *f)
 {
 	struct ovl *o = f->o;
-	bool orphans = content_env_dirty(o->cenv) > orphans_max(o);
+	/* With a journal all of them: it is cut after this flush. */
+	bool orphans = o->journal || content_env_dirty(o->cenv) > orphans_max(o);
 	int r = take_alloc(f);
+
+	if (o->journal) {
+		journal_mark(o->journal);
+		o->redo_epoch++;
+	}
 
 	f->gen = atomic_load(&o->gen);
 	for (struct node *n = o->dirty_first; r == 0 && n; n = n->dirty_next) {
@@ -373,6 +380,9 @@ int flush_now(struct ovl *o, bool frozen)
 		pthread_rwlock_unlock(&o->freeze);
 	if (r == 0 && (f.nnodes || f.nnames || o->dying.t.n))
 		r = store_all(&f);
+	/* Before anything that it names is used again. */
+	if (r == 0 && o->journal)
+		journal_cut(o->journal);
 	clean_all(&f, r == 0);
 	bury(o, r == 0);
 	flush_free(&f);
@@ -470,6 +480,9 @@ bool flush_wanted(struct ovl *o)
 	yes = o->ndirty > 0 || o->nnames > 0 || o->dead.t.n > 0;
 	pthread_mutex_unlock(&o->dirty_lock);
 	unlock(o);
+	/* Files that came and went leave only records behind. */
+	if (o->journal && journal_size(o->journal, JOURNAL_CHANGES) > LOG_IDLE)
+		yes = true;
 	return yes || atomic_load(&o->fl.error) < 0;
 }
 

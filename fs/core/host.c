@@ -162,8 +162,34 @@ static int own_number(struct ovl *o, const struct stat *st, const char *rel,
 		free(k);
 		return r;
 	}
+	redo_number(o, k);
 	*ret = k;
 	return 0;
+}
+
+int host_number_set(struct ovl *o, uint64_t dev, uint64_t ino, uint64_t salt, store_ino number)
+{
+	uint64_t key[] = {dev, ino, salt};
+	uint64_t hash = table_hash(o->seed, key, sizeof(key));
+	struct table_link *l = table_find(&o->host_numbers, hash);
+	struct host_number *k;
+	int r;
+
+	for (; l; l = table_next(l)) {
+		k = (struct host_number *)l;
+		if (k->dev == dev && k->ino == ino && k->salt == salt) {
+			k->number = number;
+			return 0;
+		}
+	}
+	k = calloc(1, sizeof(*k));
+	if (!k)
+		return -ENOMEM;
+	*k = (struct host_number){.dev = dev, .ino = ino, .salt = salt, .number = number};
+	r = table_add(&o->host_numbers, &k->link, hash);
+	if (r < 0)
+		free(k);
+	return r;
 }
 
 /* Is the place by which @n is known still the same host file? */
@@ -253,8 +279,11 @@ int host_number_of(struct ovl *o, struct node *dir, const char *name, size_t len
 		r = own_number(o, st, rel, &k);
 	if (r == 0)
 		r = number_fits(o, k->number, dir, name, len, st);
-	if (r == 0) /* the host gave the inode to another file since */
+	if (r == 0) { /* the host gave the inode to another file since */
 		r = node_number(o, &k->number);
+		if (r == 0)
+			redo_number(o, k);
+	}
 	if (r < 0)
 		return r;
 	*ret = k->number;
@@ -314,6 +343,7 @@ static int set_host_place(struct ovl *o, struct node *n, struct node *dir, const
 		return r;
 	free(n->rec.origin.rel);
 	n->rec.origin.rel = rel;
+	redo_host(o, n);
 	if (n->host_parent != dir) {
 		struct node *old = n->host_parent;
 
@@ -352,6 +382,7 @@ static int host_new(struct ovl *o, store_ino ino, struct node *dir, const char *
 		return r;
 	}
 	rel = NULL;
+	n->held = o->resumed && known_take(o, ino);
 	*ret = n;
 	return 0;
 }

@@ -50,6 +50,7 @@ static void log_one(struct ovl *o, struct node *n, struct place *k)
 {
 	struct place **at = &n->places;
 
+	redo_place(o, n->ino, k->parent, k->name, k->len, k->present);
 	while (*at && !place_is(*at, k->parent, k->name, k->len))
 		at = &(*at)->next;
 	if (*at) {
@@ -76,6 +77,17 @@ void place_do(struct ovl *o, struct node *n, struct place_plan *p)
 		n->rec.parent = p->parent;
 	}
 	*p = (struct place_plan){0};
+}
+
+int place_log(struct ovl *o, struct node *n, store_ino parent, const char *name, size_t len,
+	      bool present)
+{
+	struct place_plan p = {0};
+	int r = plan_log(&p, parent, name, len, present);
+
+	if (r == 0)
+		place_do(o, n, &p);
+	return r;
 }
 
 struct each {

@@ -47,8 +47,8 @@ struct listing_entry *listing_find(const struct ovl *o, const struct listing *l,
 	return NULL;
 }
 
-static int listing_add(const struct ovl *o, struct listing *l, const char *name, size_t len,
-		       struct listing_entry **ret)
+static int listing_add(struct ovl *o, store_ino dir, struct listing *l, const char *name,
+		       size_t len, struct listing_entry **ret)
 {
 	struct listing_entry *e;
 
@@ -71,6 +71,8 @@ static int listing_add(const struct ovl *o, struct listing *l, const char *name,
 		return -ENOMEM;
 	}
 	e->cookie = l->next++;
+	if (l->logged)
+		redo_listed(o, dir, e);
 	e->slot = l->n;
 	l->slots[l->n++] = e;
 	*ret = e;
@@ -138,7 +140,7 @@ void listing_set(struct ovl *o, struct node *dir, const char *name, size_t len, 
 			listing_del(l, e);
 		return;
 	}
-	if (!e && listing_add(o, l, name, len, &e) < 0) {
+	if (!e && listing_add(o, dir->ino, l, name, len, &e) < 0) {
 		listing_free(l);
 		dir->listing = NULL;
 		return;
@@ -210,7 +212,7 @@ static int load_stored(void *arg, const char *name, size_t len, const struct rec
 	if (rn->ino == 0)
 		return ld->dir->rec.origin.root ? load_tomb(ld, name, len) : 0;
 	e = listing_find(ld->o, ld->l, name, len);
-	r = e ? 0 : listing_add(ld->o, ld->l, name, len, &e);
+	r = e ? 0 : listing_add(ld->o, ld->dir->ino, ld->l, name, len, &e);
 	if (r < 0)
 		return r;
 	e->ino = rn->ino;
@@ -250,7 +252,7 @@ static int load_host(void *arg, const char *name, uint64_t ino, unsigned type)
 	if (load_hidden(ld, name, len))
 		return 0;
 	e = listing_find(ld->o, ld->l, name, len);
-	r = e ? 0 : listing_add(ld->o, ld->l, name, len, &e);
+	r = e ? 0 : listing_add(ld->o, ld->dir->ino, ld->l, name, len, &e);
 	if (r < 0)
 		return r;
 	if (!e->ino) {
@@ -290,6 +292,23 @@ static int load_all(struct load *ld)
 	return r == -ENOENT || r == -ENOTDIR ? 0 : r; /* the directory went away below us */
 }
 
+/* The order that a dead process gave: somebody is in the middle of it. What is not there any more goes, what
+ * is new comes behind. */
+static int load_order(void *arg, const char *name, size_t len, uint64_t cookie)
+{
+	struct load *ld = arg;
+	struct listing_entry *e;
+	int r;
+
+	if (cookie < ld->l->next || listing_find(ld->o, ld->l, name, len))
+		return 0;
+	ld->l->next = cookie;
+	r = listing_add(ld->o, ld->dir->ino, ld->l, name, len, &e);
+	if (r == 0)
+		e->host = true; /* goes unless it is seen */
+	return r;
+}
+
 static bool listing_current(struct ovl *o, struct node *dir)
 {
 	struct listing *l = dir->listing;
@@ -316,8 +335,14 @@ int listing_load(struct ovl *o, struct node *dir, bool fresh)
 		return 0;
 	if (!dir->listing) {
 		r = listing_new(&ld.l);
-		if (r < 0)
+		if (r == 0 && o->resumed)
+			r = known_order(o, dir->ino, load_order, &ld);
+		if (r < 0) {
+			listing_free(ld.l);
 			return r;
+		}
+		ld.l->logged = o->resumed && known_ordered(o, dir->ino);
+		dir->known |= ld.l->logged;
 	}
 	for (size_t i = 0; i < ld.l->n; i++) {
 		if (ld.l->slots[i])

@@ -93,13 +93,27 @@ int ovl_lookup(struct ovl *o, store_ino parent, const char *name, struct ovl_ent
 	return r;
 }
 
+/* EX. More is given back than was counted here: with them go all that a dead process has counted, as the
+ * kernel gives those back at once. */
+static void forget_old(struct ovl *o, struct node *n, store_ino ino)
+{
+	if (n)
+		n->held = false; /* node_reap says so to the journal */
+	else if (ino_set_has(&o->old_known, ino))
+		redo_forgot(o, ino);
+	known_forget(o, ino);
+}
+
 void ovl_forget(struct ovl *o, store_ino ino, uint64_t n)
 {
 	struct node *node;
-	bool last = false;
+	bool last = false, old;
 
+	if (n == 0)
+		return;
 	lock_shared(o);
 	node = node_find(o, ino);
+	old = o->resumed && (!node || node->held);
 	if (node) {
 		uint64_t had = atomic_load(&node->nlookup);
 
@@ -107,13 +121,16 @@ void ovl_forget(struct ovl *o, store_ino ino, uint64_t n)
 		while (!atomic_compare_exchange_weak(&node->nlookup, &had, had > n ? had - n : 0))
 			;
 		last = had <= n;
+		old = old && had < n;
 	}
 	unlock(o);
-	if (!last)
+	if (!last && !old)
 		return;
 	/* Without o->freeze, although the end of an inode is a change: a snapshot is taken under EX. */
 	lock_excl(o);
 	node = node_find(o, ino);
+	if (old)
+		forget_old(o, node, ino);
 	if (node)
 		node_reap(o, node);
 	unlock(o);

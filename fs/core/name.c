@@ -172,7 +172,7 @@ static void name_link(struct ovl *o, struct name *e)
 	o->nnames++;
 }
 
-static void name_drop(struct ovl *o, struct name *e)
+void name_drop(struct ovl *o, struct name *e)
 {
 	if (e->linked) {
 		table_del(&o->names, &e->link);
@@ -196,6 +196,7 @@ void name_set(struct ovl *o, struct name **ep, const struct found *before, store
 	*ep = NULL;
 	listing_set(o, dir, e->name, e->len, ino, type);
 	change_name(o, dir->ino, e->name, e->len);
+	redo_name(o, dir->ino, e->name, e->len, ino, type);
 	if (!e->linked) {
 		e->covers = before->covers;
 		if (ino == 0 && !e->covers) {
@@ -210,6 +211,24 @@ void name_set(struct ovl *o, struct name **ep, const struct found *before, store
 	e->ino = ino;
 	e->type = type;
 	e->gen = atomic_fetch_add(&o->gen, 1) + 1;
+}
+
+int name_put(struct ovl *o, struct node *dir, const char *name, size_t len, store_ino ino,
+	     uint32_t type)
+{
+	struct name *e;
+	int r = name_prepare(o, dir, name, len, &e);
+
+	if (r < 0)
+		return r;
+	if (!e->linked)
+		name_link(o, e);
+	/* A flush that was not heard of may have put it into the store. */
+	e->covers = true;
+	e->ino = ino;
+	e->type = type;
+	e->gen = atomic_fetch_add(&o->gen, 1) + 1;
+	return 0;
 }
 
 void name_committed(struct ovl *o, struct name *e, uint64_t gen)

@@ -57,6 +57,9 @@ static int node_load(struct ovl *o, store_ino ino, struct node **ret)
 	n->rec = rec;
 	rec = (struct rec_inode){0};
 	n->in_store = true;
+	n->held = o->resumed && ino_set_has(&o->old_known, ino);
+	if (n->held && ino_set_has(&o->old_written, ino))
+		atomic_store(&n->written, true);
 	/* Own numbers grow, so what was numbered since the layer began is in no older layer. */
 	if (ino >= o->born_mark && ino < STORE_HOST_INO)
 		n->born = o->layer;
@@ -71,6 +74,8 @@ int node_get(struct ovl *o, store_ino ino, struct node **ret)
 	if (!n) {
 		int r = node_load(o, ino, &n);
 
+		if (r == -ESTALE && o->resumed)
+			r = known_load(o, ino, &n);
 		if (r < 0)
 			return r;
 	}
@@ -115,6 +120,9 @@ void content_unref(struct content_ref *c)
 
 static void node_free(struct ovl *o, struct node *n)
 {
+	redo_drop(o, n);
+	if (n->known && !n->held)
+		redo_forgot(o, n->ino);
 	table_del(&o->nodes, &n->link);
 	content_unref(n->content);
 	bigx_free(n->bigx);
@@ -129,6 +137,11 @@ static void node_free(struct ovl *o, struct node *n)
 	memory_shrank(o);
 }
 
+int node_dead(struct ovl *o, store_ino ino)
+{
+	return ino_set_add(&o->dead, ino);
+}
+
 /* The last reference on an inode without links is gone: its data is not needed any more. What the
  * layer itself recorded is dropped; a record that hides an older one is flushed with count 0, so that
  * diff and the collector see the end of the inode. */
@@ -137,14 +150,17 @@ static void node_end(struct ovl *o, struct node *n)
 	if (n->gone || o->flags & OVL_RDONLY)
 		return;
 	if (n->in_store && n->born == o->layer) {
-		if (ino_set_add(&o->dead, n->ino) < 0)
+		if (node_dead(o, n->ino) < 0)
 			return; /* stays as a record with count 0 */
 		n->gone = true;
 	} else if (!n->in_store) {
 		n->gone = true;
 	}
-	if (n->gone)
+	if (n->gone) {
 		node_clean(o, n);
+		redo_drop(o, n);
+		redo_gone(o, n->ino, n->in_store);
+	}
 }
 
 void node_reap(struct ovl *o, struct node *n)
@@ -152,7 +168,15 @@ void node_reap(struct ovl *o, struct node *n)
 	while (n) {
 		struct node *up = NULL;
 
+		if (n->known && !n->held && atomic_load(&n->nlookup) == 0) {
+			redo_forgot(o, n->ino);
+			n->known = false;
+		}
 		if (atomic_load(&n->nlookup) > 0 || atomic_load(&n->pins) > 0 || n->names)
+			return;
+		/* What a forget will end, and what could not be found again. */
+		if (n->held &&
+		    (n->rec.nlink == 0 || n->host_only || (n->listing && n->listing->logged)))
 			return;
 		if (n->rec.nlink == 0)
 			node_end(o, n);
@@ -210,6 +234,7 @@ void node_unpin(struct ovl *o, struct node *n)
 void node_dirty(struct ovl *o, struct node *n)
 {
 	n->gen = atomic_fetch_add(&o->gen, 1) + 1;
+	redo_node(o, n);
 	if (n->dirty)
 		return;
 	pthread_mutex_lock(&o->dirty_lock);
@@ -351,7 +376,8 @@ void node_entry(struct ovl *o, struct node *n, uint32_t name_valid, struct ovl_e
 	ret->valid_ms = name_valid;
 	node_attr(o, n, &ret->attr);
 	node_used(n);
-	atomic_fetch_add(&n->nlookup, 1);
+	if (atomic_fetch_add(&n->nlookup, 1) == 0)
+		redo_known(o, n);
 }
 
 int node_set_place(struct node *n, store_ino parent, const char *name, size_t len)

@@ -19,10 +19,15 @@ void lock_shared(struct ovl *o)
 void lock_excl(struct ovl *o)
 {
 	pthread_rwlock_wrlock(&o->lock);
+	o->excl = true;
 }
 
 void unlock(struct ovl *o)
 {
+	if (o->excl) {
+		redo_commit(o);
+		o->excl = false;
+	}
 	pthread_rwlock_unlock(&o->lock);
 }
 
@@ -56,10 +61,17 @@ static size_t inodes_waiting(struct ovl *o)
 	return n > left ? n - left : 0;
 }
 
+/* Bytes of records that only a flush takes away. */
+static uint64_t logged(const struct ovl *o)
+{
+	return o->journal ? journal_size(o->journal, JOURNAL_CHANGES) : 0;
+}
+
 /* Is more waiting for the disk than memory should hold: bytes, or inodes with their names? */
 static bool too_dirty(struct ovl *o)
 {
-	return content_env_dirty(o->cenv) > o->dirty_max || inodes_waiting(o) > DIRTY_INODES;
+	return content_env_dirty(o->cenv) > o->dirty_max || inodes_waiting(o) > DIRTY_INODES ||
+	       logged(o) > o->dirty_max;
 }
 
 int change_begin(struct ovl *o, bool grows)
@@ -94,7 +106,7 @@ void change_end(struct ovl *o)
 	pthread_rwlock_unlock(&o->freeze);
 	/* Early: the disk works while the writer goes on, and few buffers serve many blocks. */
 	if (content_env_dirty(o->cenv) > atomic_load(&o->fl.kick_at) ||
-	    inodes_waiting(o) > DIRTY_INODES / 2)
+	    inodes_waiting(o) > DIRTY_INODES / 2 || logged(o) > o->dirty_max / 2)
 		flush_kick(o);
 }
 
@@ -141,6 +153,7 @@ static int root_load(struct ovl *o)
 
 static void ovl_free(struct ovl *o)
 {
+	o->replaying = true; /* what goes now is not forgotten by anybody */
 	name_free_all(o);
 	node_free_all(o);
 	if (o->cenv)
@@ -152,6 +165,10 @@ static void ovl_free(struct ovl *o)
 	ino_set_release(&o->partial);
 	ino_set_release(&o->dead);
 	ino_set_release(&o->dying);
+	known_release(o);
+	buf_release(&o->changed);
+	buf_release(&o->changed_nodes);
+	buf_release(&o->known_log);
 	policy_free(o->policy);
 	pthread_mutex_destroy(&o->dirty_lock);
 	pthread_rwlock_destroy(&o->lock);
@@ -172,12 +189,30 @@ static int ovl_load(struct ovl *o)
 	o->reopened_dirty = li.state == STORE_LAYER_OPEN && li.records > 0;
 	r = store_view_open(o->store, o->layer, &o->view);
 	if (r == 0)
-		r = content_env_new(o->store, o->view, &o->cenv);
+		r = content_env_new(o->store, o->view, o->journal, &o->cenv);
 	if (r == 0)
 		r = root_load(o);
 	if (r == 0 && o->reopened_dirty && !(o->flags & OVL_RDONLY))
 		r = partial_load(o);
+	if (r == 0 && o->resumed)
+		r = redo_all(o);
+	if (r == 0 && o->journal)
+		journal_set_base(o->journal, o->layer, o->seed);
 	return r;
+}
+
+static int journal_attach(struct ovl *o, struct journal *j)
+{
+	if (!j || o->flags & OVL_RDONLY)
+		return 0;
+	o->journal = j;
+	o->resumed = o->flags & OVL_RESUME;
+	if (!o->resumed)
+		journal_reset(j);
+	else if (!journal_whole(j))
+		return -EBADMSG;
+	o->life = journal_next_life(j);
+	return 0;
 }
 
 int ovl_open(const struct ovl_opts *opts, struct ovl **ret)
@@ -198,6 +233,13 @@ int ovl_open(const struct ovl_opts *opts, struct ovl **ret)
 	o->born_mark = UINT64_MAX;
 	if (getrandom(&o->seed, sizeof(o->seed), 0) != (ssize_t)sizeof(o->seed))
 		o->seed = (uint64_t)now_real().tv_nsec;
+	o->redo_epoch = 1;
+	o->replaying = true;
+	r = journal_attach(o, opts->journal);
+	if (r < 0) {
+		free(o);
+		return r;
+	}
 	r = locks_init(o);
 	if (r == 0)
 		r = changes_init(o);
@@ -209,6 +251,7 @@ int ovl_open(const struct ovl_opts *opts, struct ovl **ret)
 		ovl_free(o);
 		return r;
 	}
+	o->replaying = false;
 	r = notify_start(o);
 	if (r == 0)
 		r = flush_start(o);
@@ -231,6 +274,7 @@ static void forget_all(struct ovl *o)
 			struct node *n = (struct node *)l;
 
 			next = l->next;
+			n->held = false;
 			if (n->rec.nlink > 0)
 				continue;
 			atomic_store(&n->nlookup, 0);
@@ -259,6 +303,59 @@ int ovl_close(struct ovl *o)
 	}
 	ovl_free(o);
 	return r;
+}
+
+void ovl_abandon(struct ovl *o)
+{
+	flush_stop(o);
+	notify_stop(o);
+	ovl_free(o);
+}
+
+void ovl_unheld(struct ovl *o)
+{
+	lock_excl(o);
+	for (size_t i = 0; i < o->nodes.nslots; i++) {
+		for (struct table_link *l = o->nodes.slots[i], *next; l; l = next) {
+			struct node *n = (struct node *)l;
+
+			next = l->next;
+			if (!n->held)
+				continue;
+			n->held = false;
+			node_reap(o, n);
+		}
+	}
+	known_release(o);
+	o->resumed = false;
+	unlock(o);
+}
+
+int ovl_request_done(struct ovl *o, uint64_t tag, store_ino ino, struct ovl_done *ret)
+{
+	const struct journal_done *d = NULL;
+	struct node *n;
+	int r = 0;
+
+	*ret = (struct ovl_done){0};
+	for (size_t i = 0; tag && i < JOURNAL_SLOTS; i++)
+		if (o->done[i].tag == tag)
+			d = &o->done[i];
+	if (!d)
+		return 0;
+	ret->result = d->result;
+	lock_excl(o);
+	if (d->ino) {
+		r = node_get(o, d->ino, &n);
+		if (r == 0)
+			node_entry(o, n, OVL_FOREVER, &ret->e);
+	}
+	if (r == 0 && node_get(o, ino, &n) == 0) {
+		ret->has_attr = true;
+		node_attr(o, n, &ret->attr);
+	}
+	unlock(o);
+	return r < 0 ? r : 1;
 }
 
 int ovl_flush(struct ovl *o)

@@ -33,6 +33,9 @@ struct ovl;
 
 enum ovl_open_flags {
 	OVL_RDONLY = 1 << 0, /* every change is -EROFS; @layer may be sealed */
+	/* The journal is a dead process's: its acknowledged changes are part of the tree, and the caller's
+	 * references that it counted are still there, in numbers that nobody knows. */
+	OVL_RESUME = 1 << 1,
 };
 
 /* How the kernel may have to be told about changes it did not make (a host file changed below).
@@ -46,9 +49,14 @@ struct ovl_notify {
 	int (*prune)(void *arg, const store_ino *inos, size_t n);
 };
 
+struct journal;
+
 struct ovl_opts {
 	struct store *store; /* lent, outlives the ovl */
-	store_layer layer;   /* open and this process's own, or any with OVL_RDONLY */
+	/* Lent, outlives the ovl; what is acknowledged is in it until it is flushed (fs/core/journal.h). Emptied
+	 * at open unless OVL_RESUME. NULL: none. */
+	struct journal *journal;
+	store_layer layer; /* open and this process's own, or any with OVL_RDONLY */
 	unsigned flags;
 	/* Places below which changes are allowed, as absolute paths in the tree; NULL: everywhere.
 	 * Fixed for the life of the ovl. Copied. */
@@ -60,9 +68,15 @@ struct ovl_opts {
 	size_t dirty_max;     /* bytes dirty before writers wait for a flush; 0: 64 MiB */
 };
 
+/* OVL_RESUME: -EBADMSG when the journal is damaged or has not got everything. */
 int ovl_open(const struct ovl_opts *opts, struct ovl **ret) MUST_USE;
 /* Flushes first unless read-only; the result is the flush's. The ovl is gone in every case. */
 int ovl_close(struct ovl *o);
+
+/* Without a flush, as if the process had died: what is acknowledged stays in the journal. */
+void ovl_abandon(struct ovl *o);
+/* The references that a dead process counted are void: nobody is there that could give them back. */
+void ovl_unheld(struct ovl *o);
 
 /* Who asks: the owner of what is created, already translated to stored ids. */
 struct ovl_cred {
@@ -85,6 +99,20 @@ struct ovl_entry {
 	struct ovl_attr attr;
 	uint32_t valid_ms; /* of the name */
 };
+
+/* ---- requests that may come again ---- */
+
+/* This thread serves request @tag from here on, 0: none. What it changes is noted in the journal together with
+ * what it came to. @slot: the thread's own, below 8. */
+void ovl_request(struct ovl *o, uint64_t tag, unsigned slot);
+struct ovl_done {
+	int64_t result;     /* bytes of a write or copy, else 0 */
+	struct ovl_entry e; /* of what was made, with one reference; ino 0: nothing was */
+	bool has_attr;      /* of the inode that was asked for */
+	struct ovl_attr attr;
+};
+/* Has a dead process executed request @tag on @ino already, and not answered it? 1: @ret is the answer. 0: no. */
+int ovl_request_done(struct ovl *o, uint64_t tag, store_ino ino, struct ovl_done *ret) MUST_USE;
 
 /* ---- names ---- */
 

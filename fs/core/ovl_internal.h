@@ -17,8 +17,10 @@
 #include "fs/core/content.h"
 #include "fs/core/hostsrc.h"
 #include "fs/core/ino_set.h"
+#include "fs/core/journal.h"
 #include "fs/core/ovl.h"
 #include "fs/core/policy.h"
+#include "fs/core/redo.h"
 #include "fs/core/table.h"
 
 #define XATTR_VALUE_MAX (64u << 10)
@@ -44,6 +46,7 @@ struct bigx {
 	void *value; /* NULL: removed */
 	size_t len;
 	uint64_t gen;
+	bool logged; /* in the journal */
 };
 
 /* A change to the places of a file with several links that is not yet in the store. EX. */
@@ -91,6 +94,7 @@ struct listing {
 	struct listing_entry **slots; /* by cookie; NULL: removed */
 	size_t n, cap;
 	uint64_t next; /* cookie of the next insertion */
+	bool logged;   /* its cookies are in the journal: somebody is in the middle of it */
 	struct timespec host_mtime;
 	bool racy;       /* the host directory may change once more and keep its time */
 	int64_t checked; /* ms: when the host directory was last compared */
@@ -131,7 +135,12 @@ struct node {
 	struct name *names;                   /* EX */
 	struct listing *listing;              /* EX */
 	struct host_source *src;              /* EX to set; of rec.origin.root, once opened */
-	struct node *host_parent;     /* EX: host_only: pinned, so that it can be materialised */
+	struct node *host_parent; /* EX: host_only: pinned, so that it can be materialised */
+	bool held;  /* EX: beside nlookup there are references that a dead process has counted */
+	bool known; /* ATTR: JOURNAL_KNOWN says something of it */
+	bool redo_pending;            /* EX: in o->redo_nodes */
+	struct node *redo_next;       /* EX */
+	uint64_t redo_epoch;          /* ATTR: when the journal last got all of it */
 	atomic_int_least64_t checked; /* ms: when the host was last asked */
 	/* EX to set: the caller may not have counted the last removal of a name yet (ovl_unsettled). */
 	store_ino dropped_in; /* 0: it has */
@@ -144,6 +153,23 @@ struct host_number {
 	struct table_link link;
 	uint64_t dev, ino, salt;
 	store_ino number;
+};
+
+/* What a dead process's kernel knows by number (known.c). */
+struct known_entry {
+	uint64_t cookie;
+	size_t len;
+	char name[];
+};
+struct known {
+	struct table_link link;
+	store_ino ino;
+	store_ino parent; /* of a host inode; @name NULL: it is none */
+	char *name;
+	size_t len;
+	struct known_entry **entries; /* of a directory whose listing was under way */
+	size_t nentries, cap;
+	bool busy;
 };
 
 struct change {
@@ -235,7 +261,76 @@ struct ovl {
 	struct change_log log;
 	struct notifier notifier;
 	struct flush_group fl;
+
+	/* The journal. NULL: none. The records of a hold of o->lock are collected and appended at its end. */
+	struct journal *journal;
+	bool excl;      /* o->lock is held exclusively: written under EX */
+	bool replaying; /* at open, before there is a second thread: nothing is logged */
+	bool resumed; /* EX to change, shared to read: the sets and table below may hold something */
+	uint32_t life; /* constant after open */
+	atomic_bool log_failed;
+	struct buf changed_nodes, changed, known_log; /* EX */
+	struct node *redo_nodes;                      /* EX */
+	uint64_t redo_epoch; /* freeze exclusive to change: flushes that were begun */
+	uint64_t known_size; /* EX: of JOURNAL_KNOWN when it was written anew */
+	struct table known;  /* EX */
+	/* EX to change, o->lock shared to read: of which inodes a dead process's kernel holds references, and
+	 * which of them it may have mapped. */
+	struct ino_set old_known, old_written;
+	struct journal_done done[JOURNAL_SLOTS]; /* constant after open */
 };
+
+/* ---- redo_log.c, redo_read.c: the journal; nothing happens without one ---- */
+
+/* EX: what changed in this hold. */
+void redo_name(struct ovl *o, store_ino dir, const char *name, size_t len, store_ino ino,
+	       uint32_t type);
+void redo_place(struct ovl *o, store_ino ino, store_ino parent, const char *name, size_t len,
+		bool present);
+void redo_gone(struct ovl *o, store_ino ino, bool dead);
+void redo_node(struct ovl *o, struct node *n);
+/* EX: @n is about to go. */
+void redo_drop(struct ovl *o, struct node *n);
+/* EX: at the end of the hold. */
+void redo_commit(struct ovl *o);
+/* o->lock shared and node.lock. */
+void redo_touched(struct ovl *o, struct node *n, bool only_times);
+/* The next batch of this thread is the last one of its request, which came to @result. */
+void redo_arm(struct ovl *o, int64_t result, store_ino ino);
+/* EX: what is known and never flushed. */
+void redo_host(struct ovl *o, struct node *n);
+void redo_orphan(struct ovl *o, struct node *n);
+/* EX, or shared and node.lock: the first reference. */
+void redo_known(struct ovl *o, struct node *n);
+void redo_number(struct ovl *o, const struct host_number *k);
+void redo_forgot(struct ovl *o, store_ino ino);
+void redo_listed(struct ovl *o, store_ino dir, const struct listing_entry *e);
+void redo_listing(struct ovl *o, struct node *dir);
+void redo_known_put(struct ovl *o, uint32_t type, store_ino ino, const void *body, size_t len,
+		    const void *more, size_t n);
+void redo_renew(struct ovl *o);
+/* node.lock */
+void redo_written(struct ovl *o, struct node *n);
+struct redo_node redo_node_info(struct ovl *o, struct node *n);
+/* At open. */
+int redo_all(struct ovl *o) MUST_USE;
+
+/* ---- known.c (EX) ---- */
+
+int known_host(struct ovl *o, store_ino ino, store_ino parent, const char *name,
+	       size_t len) MUST_USE;
+int known_listed(struct ovl *o, store_ino dir, uint64_t cookie, const char *name,
+		 size_t len) MUST_USE;
+void known_forget(struct ovl *o, store_ino ino);
+void known_release(struct ovl *o);
+void known_renew(struct ovl *o, const struct known *k);
+int known_order(struct ovl *o, store_ino dir,
+		int (*fn)(void *arg, const char *name, size_t len, uint64_t cookie),
+		void *arg) MUST_USE;
+bool known_ordered(struct ovl *o, store_ino dir);
+bool known_take(struct ovl *o, store_ino ino);
+/* The host inode behind a number that the kernel knows; -ESTALE. */
+int known_load(struct ovl *o, store_ino ino, struct node **ret) MUST_USE;
 
 /* ---- ovl.c ---- */
 
@@ -271,6 +366,8 @@ void node_pin(struct node *n);
 void node_dirty(struct ovl *o, struct node *n);
 /* ATTR and freeze: it is not to be flushed any more. */
 void node_clean(struct ovl *o, struct node *n);
+/* EX: its records in this layer are to be dropped. */
+int node_dead(struct ovl *o, store_ino ino) MUST_USE;
 /* EX. */
 int node_number(struct ovl *o, store_ino *ret) MUST_USE;
 /* EX, or shared when it is known. The verdict of the node's own place. */
@@ -314,6 +411,9 @@ int place_move(struct node *n, store_ino from, const char *name, size_t len, sto
 int place_spread(struct node *n, struct place_plan *p) MUST_USE;
 void place_do(struct ovl *o, struct node *n, struct place_plan *p);
 void place_cancel(struct place_plan *p);
+/* At open, from the journal: one change alone. */
+int place_log(struct ovl *o, struct node *n, store_ino parent, const char *name, size_t len,
+	      bool present) MUST_USE;
 #define cleanup_place __attribute__((cleanup(place_cancel)))
 /* Every place in sight; nonzero from @fn stops. */
 int place_each(struct ovl *o, struct node *n,
@@ -343,6 +443,10 @@ void name_cancelp(struct name **e);
 /* @ino 0: remove the name. Takes *@e. Freeze held. */
 void name_set(struct ovl *o, struct name **e, const struct found *before, store_ino ino,
 	      uint32_t type);
+/* At open, from the journal: the name is as a dead process left it. */
+int name_put(struct ovl *o, struct node *dir, const char *name, size_t len, store_ino ino,
+	     uint32_t type) MUST_USE;
+void name_drop(struct ovl *o, struct name *e);
 /* The snapshot @gen is in the store. */
 void name_committed(struct ovl *o, struct name *e, uint64_t gen);
 void name_free_all(struct ovl *o);
@@ -376,6 +480,9 @@ int host_node(struct ovl *o, struct node *dir, const char *name, size_t len, con
 /* Only its number; what a listing shows. */
 int host_number_of(struct ovl *o, struct node *dir, const char *name, size_t len,
 		   const struct stat *st, store_ino *ret) MUST_USE;
+/* At open, from the journal: the number that a host inode has been given. */
+int host_number_set(struct ovl *o, uint64_t dev, uint64_t ino, uint64_t salt,
+		    store_ino number) MUST_USE;
 /* Record an untouched host inode, and the way to it, because it is about to change. Freeze held. */
 int host_materialise(struct ovl *o, struct node *n) MUST_USE;
 /* Does the host have to be asked again? Any lock. */
@@ -432,6 +539,9 @@ ssize_t xattr_get(struct ovl *o, struct node *n, const char *name, void *value,
 		  size_t size) MUST_USE;
 int xattr_set(struct ovl *o, struct node *n, const char *name, const void *value,
 	      size_t len) MUST_USE;
+/* The big value that a flush is to write; @value NULL: it is removed. */
+int bigx_log(struct ovl *o, struct node *n, const char *name, const void *value,
+	     size_t len) MUST_USE;
 int xattr_remove(struct ovl *o, struct node *n, const char *name) MUST_USE;
 
 /* ---- create.c ---- */

@@ -136,11 +136,24 @@ static int emit_all(struct dirread *d, uint64_t cookie)
 	return 0;
 }
 
+/* There will be a next part: whoever serves it has to know this order. */
+static void keep_order(struct ovl *o, store_ino dir)
+{
+	struct node *n;
+
+	lock_excl(o);
+	n = node_find(o, dir);
+	if (n && n->listing && !n->listing->logged)
+		redo_listing(o, n);
+	unlock(o);
+}
+
 int ovl_readdir(struct ovl *o, store_ino dir, uint64_t cookie, bool plus,
 		int (*fn)(void *arg, const char *name, uint64_t cookie, const struct ovl_entry *e),
 		void *arg)
 {
 	struct dirread d = {.o = o, .plus = plus, .fn = fn, .arg = arg};
+	bool more;
 	int r;
 
 	lock_shared(o);
@@ -148,7 +161,10 @@ int ovl_readdir(struct ovl *o, store_ino dir, uint64_t cookie, bool plus,
 	/* Only a listing that is there and has no host behind it can be read beside other readers. */
 	if (!plus && d.dir && d.dir->listing && !d.dir->rec.origin.root) {
 		r = emit_all(&d, cookie);
+		more = r > 0 && o->journal && !d.dir->listing->logged;
 		unlock(o);
+		if (more)
+			keep_order(o, dir);
 		return r < 0 ? r : 0;
 	}
 	unlock(o);
@@ -160,6 +176,8 @@ int ovl_readdir(struct ovl *o, store_ino dir, uint64_t cookie, bool plus,
 		/* A node that only this call brought in goes with it, listing and all. */
 		node_pin(d.dir);
 		r = emit_all(&d, cookie);
+		if (r > 0 && o->journal && d.dir->listing && !d.dir->listing->logged)
+			redo_listing(o, d.dir);
 		atomic_fetch_sub(&d.dir->pins, 1);
 		node_reap(o, d.dir);
 	}

@@ -33,6 +33,8 @@ void drop_link(struct ovl *o, struct node *n, store_ino parent, struct place_pla
 		n->dropped_in = parent;
 		n->drops = n->drops + 1 ? n->drops + 1 : 1;
 		n->settling = false;
+	} else if (atomic_load(&n->nlookup) > 0 || n->held) {
+		redo_orphan(o, n);
 	}
 	node_dirty(o, n);
 }
@@ -44,7 +46,7 @@ static int remove_found(struct ovl *o, struct node *dir, const char *name, size_
 	cleanup_name struct name *e = NULL;
 	cleanup_place struct place_plan plan = {0};
 	struct timespec now = now_real();
-	bool in_use = atomic_load(&n->nlookup) > 0 || n->rec.nlink > 1;
+	bool in_use = atomic_load(&n->nlookup) > 0 || n->held || n->rec.nlink > 1;
 	int r = may_remove(o, dir, name, len, n);
 
 	if (r == 0 && isdir != S_ISDIR(n->rec.mode))
@@ -106,6 +108,8 @@ static int remove_name(struct ovl *o, store_ino parent, const char *name, bool i
 		return r;
 	lock_excl(o);
 	r = remove_locked(o, parent, name, len, isdir);
+	if (r == 0)
+		redo_arm(o, 0, 0);
 	unlock(o);
 	change_end(o);
 	return r;

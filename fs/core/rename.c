@@ -249,6 +249,8 @@ int ovl_rename_told(struct ovl *o, store_ino parent, const char *name, store_ino
 	ret_moved[1] = to.n && flags & RENAME_EXCHANGE ? to.n->ino : 0;
 	end_release(o, &from);
 	end_release(o, &to);
+	if (r == 0)
+		redo_arm(o, 0, 0);
 	unlock(o);
 	change_end(o);
 	return r;

@@ -135,10 +135,11 @@ static void bigx_set(struct ovl *o, struct node *n, struct bigx *b, void *copy, 
 	free(b->value);
 	b->value = copy;
 	b->len = len;
+	b->logged = false;
 	b->gen = atomic_fetch_add(&o->gen, 1) + 1;
 }
 
-static int bigx_log(struct ovl *o, struct node *n, const char *name, const void *value, size_t len)
+int bigx_log(struct ovl *o, struct node *n, const char *name, const void *value, size_t len)
 {
 	struct bigx *b;
 	void *copy;
@@ -490,6 +491,8 @@ static int setxattr_locked(struct ovl *o, store_ino ino, const char *name, const
 		r = acl ? acl_apply(o, n, name, value, size) : xattr_set(o, n, name, value, size);
 	if (r == 0)
 		xattr_done(o, n);
+	if (r == 0)
+		redo_arm(o, 0, 0);
 	return r;
 }
 
@@ -520,8 +523,10 @@ int ovl_removexattr(struct ovl *o, store_ino ino, const char *name)
 		r = xattr_allowed(n, name, 0);
 	if (r == 0)
 		r = xattr_remove(o, n, name);
-	if (r == 0)
+	if (r == 0) {
 		xattr_done(o, n);
+		redo_arm(o, 0, 0);
+	}
 	unlock(o);
 	change_end(o);
 	return r;

@@ -65,8 +65,10 @@ static void step(struct model *m)
 		op_below(m);
 	else if (k < 982 && ovl_flush(m->f.o) < 0)
 		bad(m, "flush");
-	else if (k >= 982 && k < 987)
+	else if (k >= 982 && k < 984)
 		compare_tree(m);
+	else if (k >= 984 && k < 987)
+		op_crash(m);
 	else if (k >= 987 && k < 992)
 		op_commit(m);
 	else if (k >= 992 && k < 996)
@@ -109,6 +111,9 @@ static void begin(struct model *m, const struct run *r)
 	fx_open(&m->f);
 	m->f.opts.dirty_max = 4 << 20;
 	m->f.opts.flush_ms = 20 + rnd(m, 200);
+	m->journal_fd = -1;
+	if (rnd(m, 8))
+		journal_make(m);
 	fx_path(&m->f, "work", dir);
 	if (mkdir(dir, 0755) < 0)
 		tap_fatal("mkdir");
@@ -130,6 +135,7 @@ static void end(struct model *m)
 	close_all(m);
 	(void)close(m->dirfd);
 	fx_close(&m->f);
+	journal_map(m, -1);
 	free(m->pairs);
 	free(m);
 }

@@ -158,7 +158,8 @@ static void seek_fd(struct model *m, int fd, store_ino ino)
 			bad(m, "bytes in a hole");
 		hole = ovl_lseek(m->f.o, ino, data, SEEK_HOLE);
 		if (hole <= data || hole > st.st_size) {
-			printf("# size %lld off %lld data %lld hole %lld\n", (long long)st.st_size, (long long)off, (long long)data, (long long)hole);
+			printf("# size %lld off %lld data %lld hole %lld\n", (long long)st.st_size,
+			       (long long)off, (long long)data, (long long)hole);
 			bad(m, "SEEK_HOLE leads nowhere");
 			return;
 		}
@@ -253,6 +254,14 @@ static void close_opened(struct model *m, struct opened *o)
 	(void)close(o->fd);
 	ovl_forget(m->f.o, o->ino, 1);
 	o->live = false;
+}
+
+void close_twins(struct model *m)
+{
+	for (size_t i = 0; i < OPEN_MAX; i++)
+		for (size_t k = 0; k < i; k++)
+			if (m->open[k].live && m->open[k].ino == m->open[i].ino)
+				close_opened(m, &m->open[i]);
 }
 
 void close_all(struct model *m)

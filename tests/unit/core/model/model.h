@@ -1,6 +1,6 @@
 /*
  * tests/unit/core/model/model.h - a random walk of operations on a tree and on a plain directory that must
- * stay equal, through flushes, commits, reopenings, rollbacks, and changes of the host directory below.
+ * stay equal, through flushes, commits, reopenings, crashes, rollbacks, and changes of the host directory below.
  *
  * Each step draws from numbers of its own (seed and index), so that a walk can be repeated with steps left
  * out: that is how a failure is made short (shrink.c). Every function works on both sides and reports what
@@ -43,6 +43,7 @@ struct touch {
 
 struct model {
 	struct fx f;
+	int journal_fd; /* -1: without, and without crashes */
 	uint64_t seed, rnd;
 	char dir[PATH_MAX];
 	int dirfd;
@@ -110,6 +111,8 @@ void op_file(struct model *m, const char *p);
 void op_opened(struct model *m);
 void op_tmpfile(struct model *m, const char *p);
 void close_all(struct model *m);
+/* All but one of each inode. */
+void close_twins(struct model *m);
 void compare_content(struct model *m, int fd, store_ino ino, uint64_t size);
 
 /* ---- attr.c ---- */
@@ -135,6 +138,12 @@ void op_commit(struct model *m);
 void op_reopen(struct model *m);
 /* To an older state, or only a look at it. */
 void op_rollback(struct model *m, bool look);
+
+/* ---- crash.c ---- */
+void op_crash(struct model *m);
+void journal_make(struct model *m);
+/* Another one, or none (-1) instead of the one there is. */
+void journal_map(struct model *m, int fd);
 
 /* ---- below.c: the host directory ---- */
 /* Base content on the host: what some steps made of an empty tree. */
