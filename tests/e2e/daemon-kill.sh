@@ -1,6 +1,6 @@
 #!/bin/bash
-# kill -9 of the daemon, twenty times, while files are written and synced: all that fsync acknowledged
-# is there afterwards (S2), the mount can be taken away and the next daemon starts at once.
+# kill -9 of the daemon and of a collector, twenty times, while files are written and synced and garbage is collected: all that fsync
+# acknowledged is there afterwards (S2, S5), fsck finds nothing, the mount can be taken away and the next daemon starts at once.
 # timeout: 600
 . "$RATTAN_SRC/tests/e2e/lib.sh"
 
@@ -75,28 +75,40 @@ start() {
 	for _ in $(seq 400); do [ -s ready ] && break; sleep 0.02; done
 	mountpoint -q mnt || fail "not served: $(tail -n 3 log)"
 }
+collector() {
+	while :; do "$fs" admin gc --shrink --data-dir "$here/store" --ready-fd 6 6> gc.out 2>> log; echo "$?" >> gc.codes; done
+}
 count=0
 : > acked
+: > gc.codes
 
 for round in $(seq 20); do
 	start
 	[ "$round" = 1 ] || must python3 check.py mnt/workspace/d acked
 	python3 writer.py mnt/workspace/d acked $count 2> writer.err &
 	writer=$!
+	collector &
+	collector=$!
 	had=$(wc -l < acked)
 	for _ in $(seq 500); do [ "$(wc -l < acked)" -gt "$had" ] && break; sleep 0.02; done
 	[ "$(wc -l < acked)" -gt "$had" ] || fail "round $round: nothing was written: $(cat writer.err)"
 	sleep "0.$((RANDOM % 5))$((RANDOM % 10))"
-	kill -KILL "$pid"
-	wait "$pid" 2> /dev/null
+	garbage=$(pgrep -P "$collector")
+	# shellcheck disable=SC2086
+	kill -KILL "$collector" "$pid" $garbage 2> /dev/null
+	wait "$pid" "$collector" 2> /dev/null
 	wait "$writer"
+	if [ $((round % 5)) = 0 ]; then must rt fsck --data-dir "$here/store"; fi
 	fusermount3 -u -z mnt || umount -l mnt || fail "round $round: cannot unmount"
 	count=$((count + 100000))
 done
 start
-echo "$(wc -l < acked) acknowledged"
+echo "$(wc -l < acked) acknowledged, $(grep -c '^0$' gc.codes) collections"
+[ "$(sort -u gc.codes)" = 0 ] && [ "$(wc -l < gc.codes)" -ge 10 ] || fail "a collection failed, or there were too few: $(tail -n 3 log)"
 python3 check.py mnt/workspace/d acked || fail "something acknowledged is not there"
 kill -TERM "$pid"
 wait "$pid" || fail "an orderly end failed: $(tail -n 3 log)"
 mountpoint -q mnt && fail "still mounted after SIGTERM"
+must rt gc --data-dir "$here/store"
+must rt fsck --data-dir "$here/store"
 exit 0
