@@ -121,6 +121,8 @@ static int records(struct fsck *f, struct diag *diag)
 	if (r == 0)
 		r = fsck_chunk_keys(f);
 	if (r == 0)
+		r = fsck_nlinks(f);
+	if (r == 0)
 		r = fsck_counters(f);
 	if (r == 0)
 		r = fsck_free(f);
@@ -163,6 +165,7 @@ int store_fsck(const char *dir, const struct store_fsck_opts *o, struct diag *di
 	fsck_pin_end(&f.pin);
 	forget(&f);
 	buf_release(&f.bad_chunks);
+	buf_release(&f.nlinks);
 	store_chunk_check_end(f.dctx);
 	if (f.dir_fd >= 0)
 		(void)close(f.dir_fd);

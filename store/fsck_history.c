@@ -106,7 +106,8 @@ static int check_layers(struct fsck *f)
 		const char *what = NULL;
 
 		f->sum.layers++;
-		if (l->bad || !l->rec.parent)
+		/* The collector takes away what is dropped, piece by piece. */
+		if (l->bad || !l->rec.parent || l->rec.state == STORE_LAYER_DROPPED)
 			continue;
 		if (l->rec.parent >= l->layer)
 			what = "its parent is not older than it is";
@@ -225,7 +226,8 @@ static int check_sealed(struct fsck *f)
 		struct store_key k = {.id = l->rec.commit};
 		struct store_entry e;
 
-		if (l->bad || store_digest_is_zero(&l->rec.commit))
+		if (l->bad || store_digest_is_zero(&l->rec.commit) ||
+		    l->rec.state == STORE_LAYER_DROPPED)
 			continue;
 		r = fsck_get(f, DB_COMMITS, &k, &e);
 		if (r == 0)

@@ -73,9 +73,17 @@ struct fsck {
 	uint64_t max_seq, max_move;
 	uint64_t counters[4], least[4]; /* by enum fsck_counter; 0: none */
 	struct buf bad_chunks;          /* digests */
+	struct buf nlinks;              /* struct fsck_nlink */
 	struct store_fsck_sum sum;
 	long long told; /* when progress was */
 	int err;        /* of a callback: the end */
+};
+
+/* A wrong link count, told of when it is known whether all names and links could be read. */
+struct fsck_nlink {
+	store_ino ino;
+	store_layer layer;
+	uint32_t has, should;
 };
 
 enum fsck_counter {
@@ -130,6 +138,7 @@ int fsck_structure(struct fsck *f) MUST_USE;
 int fsck_free(struct fsck *f) MUST_USE;
 /* Inodes, names, extents, xattrs, links (fsck_tree.c). */
 int fsck_tree(struct fsck *f) MUST_USE;
+int fsck_nlinks(struct fsck *f) MUST_USE; /* what that found of link counts */
 /* Bytes of chunks (fsck_chunks.c): keys, and the bytes of small ones; then those of the others, portion by portion
  * under snapshots of their own; at last whose the damaged ones are. */
 int fsck_chunk_keys(struct fsck *f) MUST_USE;

@@ -169,7 +169,7 @@ static int check_links(struct fsck *f, const struct store_entry *e)
 {
 	const struct rec_inode *i = &e->inode;
 	bool dir = S_ISDIR(i->mode), sure;
-	struct fsck_at at = at_of(e);
+	struct fsck_nlink wrong = {.ino = e->key.ino, .layer = e->key.layer};
 	uint64_t n = 1;
 	int r = 0;
 
@@ -178,10 +178,31 @@ static int check_links(struct fsck *f, const struct store_entry *e)
 		r = scan(f, e, dir ? DB_NAMES : DB_LINKS, &n, &sure);
 	if (r < 0 || !sure || i->nlink == n + (dir ? 2 : 0))
 		return r;
-	return fsck_tell(f, STORE_FINDING_REPAIRABLE, "nlink", "inodes", &at,
-			 "inode %llu counts %lu links and has %llu (layer %llu)",
-			 (unsigned long long)e->key.ino, (unsigned long)i->nlink,
-			 (unsigned long long)(n + (dir ? 2 : 0)), (unsigned long long)e->key.layer);
+	wrong.has = i->nlink;
+	wrong.should = (uint32_t)n + (dir ? 2 : 0);
+	return buf_put(&f->nlinks, &wrong, sizeof(wrong));
+}
+
+/* Where names or links are damaged or lost, the count may be what is right. */
+int fsck_nlinks(struct fsck *f)
+{
+	enum store_finding_state state =
+		f->sum.damaged ? STORE_FINDING_DAMAGE : STORE_FINDING_REPAIRABLE;
+	int r = 0;
+
+	for (size_t at = 0; at < f->nlinks.len && r == 0; at += sizeof(struct fsck_nlink)) {
+		struct fsck_at who = {.db = DB_INODES};
+		struct fsck_nlink w;
+
+		memcpy(&w, f->nlinks.data + at, sizeof(w));
+		who.key = (struct store_key){.ino = w.ino, .layer = w.layer};
+		who.ino = w.ino;
+		r = fsck_tell(f, state, "nlink", "inodes", &who,
+			      "inode %llu counts %u links and has %u (layer %llu)",
+			      (unsigned long long)w.ino, w.has, w.should,
+			      (unsigned long long)w.layer);
+	}
+	return r;
 }
 
 static int on_inode(struct fsck *f, const struct store_entry *e)

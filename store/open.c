@@ -400,7 +400,11 @@ static int open_envs(struct store *s, const struct store_limits *lim, unsigned f
 	if (r == 0 && fresh)
 		r = store_create_end(s);
 	if (r < 0)
-		return diag_set(diag, r, "cannot open the store in '%s': %s", s->dir, err_text(r));
+		return diag_set(
+			diag, r,
+			r == -EBADMSG ? "the store in '%s' is damaged (%s); rattan fsck tells more"
+				      : "cannot open the store in '%s': %s",
+			s->dir, err_text(r));
 	return 0;
 }
 

@@ -23,17 +23,19 @@ typedef uint64_t
 	store_ino; /* unique in the whole store, never reused; 1 is the root of every tree */
 typedef uint64_t store_layer; /* grows; a child's number is larger than its parent's; 0 is none */
 
-#define STORE_ROOT_INO  1
-#define STORE_FIRST_INO 64 /* numbers below are reserved */
+#define STORE_ROOT_INO    1
+#define STORE_FIRST_INO   64 /* numbers below are reserved */
+/* In a listing: the name is there, and what it means is damaged. No inode has this number. */
+#define STORE_DAMAGED_INO 2
 /* Inode numbers at and above this one are not handed out by store_reserve_inos(): the core derives
  * them from host inodes (fs/core/hostsrc.h). Still below 2^63, as off_t-like users expect. */
-#define STORE_HOST_INO  (UINT64_C(1) << 62)
-#define STORE_NAME_MAX  255
-#define STORE_BLOCK     (128 * 1024) /* bytes of file content per block; in the superblock */
-#define REC_INLINE_MAX  1536         /* content up to this size lies in the record */
-#define REC_XATTR_MAX   256          /* values up to this size lie in the record */
-#define REC_MAX_XATTRS  4096         /* and this many; others lie in the xattrs database */
-#define REC_ORIGIN_MAX  4096
+#define STORE_HOST_INO    (UINT64_C(1) << 62)
+#define STORE_NAME_MAX    255
+#define STORE_BLOCK       (128 * 1024) /* bytes of file content per block; in the superblock */
+#define REC_INLINE_MAX    1536         /* content up to this size lies in the record */
+#define REC_XATTR_MAX     256          /* values up to this size lie in the record */
+#define REC_MAX_XATTRS    4096         /* and this many; others lie in the xattrs database */
+#define REC_ORIGIN_MAX    4096
 
 /* Where a regular file's bytes are. */
 enum rec_content {

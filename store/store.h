@@ -69,7 +69,7 @@ int store_view_inode(struct store_view *v, store_ino ino, struct rec_inode *ret)
 int store_view_name(struct store_view *v, store_ino parent, const char *name, size_t len,
 		    struct rec_name *ret) MUST_USE;
 /* Every name of @parent in sight, tombstones included, in byte order. @fn may return nonzero to
- * stop, which is then the result. @fn must not call the store. */
+ * stop, which is then the result. @fn must not call the store. A damaged one has inode STORE_DAMAGED_INO. */
 int store_view_names(struct store_view *v, store_ino parent,
 		     int (*fn)(void *arg, const char *name, size_t len, const struct rec_name *n),
 		     void *arg) MUST_USE;

@@ -1,5 +1,6 @@
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "store/codec.h"
 
@@ -108,8 +109,11 @@ static int on_name(void *arg, const uint8_t *mid, size_t n, const MDB_val *val)
 {
 	const struct names_call *c = arg;
 	struct rec_name name;
-	int r = n < 2 || !val ? -EBADMSG : store_name_decode(val, &name);
+	int r = n < 2 ? -EBADMSG : 0;
 
+	/* One damaged name does not hide the others. */
+	if (r == 0 && (!val || store_name_decode(val, &name) < 0))
+		name = (struct rec_name){STORE_DAMAGED_INO, S_IFREG};
 	return r < 0 ? r : c->fn(c->arg, (const char *)mid, n - 1, &name);
 }
 

@@ -1,0 +1,85 @@
+#!/bin/bash
+# fsck beside a running daemon and without one; one damaged file is EIO, and only it; what is found is named.
+# timeout: 120
+. "$RATTAN_SRC/tests/e2e/lib.sh"
+
+export RATTAN_DATA_DIR=$here/data
+says 'no store' 3 rt fsck
+must rt run -- sh -c 'mkdir d; head -c 300000 /dev/urandom > d/big; echo small > d/small; ln d/small d/two; cp d/big d/other; head -c 3000 /dev/urandom > d/one'
+must rt commit -m one
+must rt run -- sh -c 'echo more >> d/small; rm d/two; mkdir e; mv d/other e/'
+says ': clean$' 0 rt fsck
+rt fsck --json | python3 -c 'import json, sys; r = json.load(sys.stdin); sys.exit(r["state"] != "clean" or not r["checked"]["chunks"] or r["findings"] != [])' ||
+	fail "fsck --json"
+code 2 rt fsck nonsense
+
+# Beside writers.
+rt run -- sh -c 'for i in $(seq 400); do echo $i > d/n$i; mv d/n$i e/m$i; [ $((i % 40)) != 0 ] || sync d; done' &
+writers=$!
+for _ in 1 2 3 4 5; do
+	says ': clean$' 0 rt fsck
+done
+wait "$writers" || fail "the writers"
+must rt commit -m two
+
+# Until the daemon is gone: it would go on with what it has in memory.
+stop() {
+	local pid
+	pid=$(pgrep -u "$(id -u)" -f "rattan-fs env .*$here/data" | head -n 1)
+	[ -z "$pid" ] || kill -TERM "$pid"
+	for _ in $(seq 100); do
+		pgrep -u "$(id -u)" -f "rattan-fs env .*$here/data" > /dev/null || return 0
+		sleep 0.1
+	done
+	fail "the daemon does not end"
+}
+stop
+cp -r data whole
+
+# A byte of a file's chunk: that file, in the tree and in both commits, and no other.
+python3 - <<'END' || fail "no chunk to damage"
+import os
+p = os.environ["RATTAN_DATA_DIR"] + "/chunks/data.mdb"
+b = bytearray(open(p, "rb").read())
+# A value's first page: its header has LMDB's flag of overflow pages; then raw, 131072 bytes.
+for at in range(8192, len(b), 4096):
+    if b[at + 10] == 4 and b[at + 16:at + 20] == b"\0\2\0\0":
+        b[at + 3000] ^= 4
+        open(p, "wb").write(b)
+        raise SystemExit(0)
+raise SystemExit(1)
+END
+says '^/workspace/(d/big|e/other): damage: .*digest' 1 rt fsck
+says 'in the working tree of default$' 1 rt fsck
+says 'in the commits [0-9a-f]{12}, [0-9a-f]{12}$' 1 rt fsck
+says ': clean$' 0 rt fsck --quick
+rt fsck --json > report.json
+[ $? = 1 ] || fail "fsck --json of a damaged store"
+python3 -c 'import json; r = json.load(open("report.json")); f = r["findings"]; assert r["state"] == "damaged" and f and all(x["kind"] == "chunk" and x["path"].startswith("/workspace/") for x in f), r' ||
+	fail "$(cat report.json)"
+says 'Input/output error' 1 rt run -- cat d/big
+same "$(rt run -- cat d/small | tail -n 1)" more "a file beside the damaged one"
+same "$(rt run -- sh -c 'ls e | wc -l')" 401 "names beside the damaged one"
+must rt run -- sh -c 'cat d/one > /dev/null; rm d/big; echo new > d/big; cat d/big'
+stop
+
+# Page headers of the records: said, and nothing is served.
+rm -rf data && cp -r whole data
+python3 - <<'END' || fail "no page to damage"
+import os
+p = os.environ["RATTAN_DATA_DIR"] + "/meta/data.mdb"
+b = bytearray(open(p, "rb").read())
+n = 0
+for at in range(8192, len(b), 4096):
+    if b[at + 10] == 2 and b[at + 12:at + 14] != b"\x10\0":
+        b[at + 12] ^= 0x40
+        n += 1
+open(p, "wb").write(b)
+raise SystemExit(n == 0)
+END
+says 'damage: page [0-9]+ of [a-z_]+ is damaged' 1 rt fsck
+rc=0
+out=$(timeout 60 "$RATTAN" run -- cat d/small 2>&1) || rc=$?
+[ $rc != 0 ] && [ $rc != 124 ] || fail "a store of damaged pages is served: $rc $out"
+grep -q fsck <<< "$out" || fail "not said: $out"
+exit 0
