@@ -122,7 +122,7 @@ static int sum_json(struct report *r, const struct ctl_fsck_sum *s)
 	return k ? FSCK_NOT_CHECKED : code;
 }
 
-static int sum_text(const struct ctl_fsck_sum *s)
+static int sum_text(const struct ctl_fsck_sum *s, bool repair)
 {
 	int code = verdict(s);
 
@@ -141,18 +141,22 @@ static int sum_text(const struct ctl_fsck_sum *s)
 		printf("%llu repaired, clean now\n", (unsigned long long)s->repaired);
 	else
 		printf("%llu damaged\n", (unsigned long long)(s->damaged + s->repairable));
+	if (s->repairable && !repair)
+		puts("rattan fsck --repair rebuilds what sound data tells; the rest needs a backup");
 	return cli_done() ? FSCK_NOT_CHECKED : code;
 }
 
 static int run(int argc, char **argv)
 {
-	bool json = false, quick = false;
+	bool json = false, quick = false, repair = false;
 	const char *data = NULL;
 	const struct cli_opt opts[] = {
 		{"data-dir", 0, CLI_TEXT, &data, "DIR", "the store of this data directory"},
 		{"json", 0, CLI_FLAG, &json, NULL, "the report as JSON"},
 		{"quick", 'q', CLI_FLAG, &quick, NULL,
 		 "records only; do not read the bytes of files"},
+		{"repair", 0, CLI_FLAG, &repair, NULL,
+		 "rebuild what can be rebuilt from sound data"},
 		{0},
 	};
 	struct report rep = {0};
@@ -170,6 +174,7 @@ static int run(int argc, char **argv)
 	cli_bar_start(&rep.bar);
 	o.data_dir = data;
 	o.quick = quick;
+	o.repair = repair;
 	o.finding = json ? put_json : put_text;
 	rep.found = json ? cJSON_CreateArray() : NULL;
 	r = ctl_fsck(&o, &diag, &sum);
@@ -180,19 +185,21 @@ static int run(int argc, char **argv)
 		cJSON_Delete(rep.found);
 		return code == CLI_FAILED ? FSCK_NOT_CHECKED : code;
 	}
-	return json ? sum_json(&rep, &sum) : sum_text(&sum);
+	return json ? sum_json(&rep, &sum) : sum_text(&sum, repair);
 }
 
 const struct cli_command cmd_fsck = {
 	.name = "fsck",
-	.args = "[--data-dir DIR] [--json] [--quick]",
+	.args = "[--data-dir DIR] [--json] [--quick] [--repair]",
 	.summary = "check the whole store, and name what damage touches",
 	.details =
 		"Looks at every page, record, reference, count and digest of the store, beside whatever uses\n"
 		"it, and names the files, working trees and commits that damage touches. All else stays usable:\n"
 		"reading a damaged file is an error (EIO), never wrong bytes.\n\n"
-		"Exit codes: 0 clean; 1 damage was found, and is there; 2 usage; 3 no store;\n"
-		"8 it could not be checked.\n\n"
+		"--repair rebuilds indexes, counts and journals from sound records, and lists each; nothing\n"
+		"may use the store then. What has no second copy is not invented.\n\n"
+		"Exit codes: 0 clean; 1 damage was found, and is there; 2 usage; 3 no store; 4 in use (--repair);\n"
+		"5 damage was found, and all of it repaired; 8 it could not be checked.\n\n"
 		"Example:\n  rattan fsck && cp -a ~/.local/share/rattan /backup/\n",
 	.run = run,
 };

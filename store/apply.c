@@ -13,9 +13,6 @@ struct tx {
 	struct buf journal;       /* entries not yet in a record */
 };
 
-/* A journal record stays below half a page, so that it lies in its leaf and takes no page alone. */
-#define JOURNAL_MAX 1990
-
 /* ---- committing ---- */
 
 static int journal_flush(struct tx *x)
@@ -40,7 +37,7 @@ static int journal_add(struct tx *x, enum store_db db, const uint8_t *k, size_t 
 	int r = 0;
 
 	store_journal_head(db, n, head);
-	if (x->journal.len + sizeof(head) + n > JOURNAL_MAX)
+	if (x->journal.len + sizeof(head) + n > STORE_JOURNAL_MAX)
 		r = journal_flush(x);
 	if (r == 0)
 		r = buf_put(&x->journal, head, sizeof(head));

@@ -46,5 +46,7 @@ int store_num_decode(const MDB_val *v, uint64_t *ret) MUST_USE;
 /* The entries of a journal record; @k is the key without its layer. */
 typedef int (*store_journal_fn)(void *arg, enum store_db db, const uint8_t *k, size_t n);
 int store_journal_each(const MDB_val *v, store_journal_fn fn, void *arg) MUST_USE;
+/* A journal record stays below half a page, so that it lies in its leaf and takes no page alone. */
+#define STORE_JOURNAL_MAX 1990
 /* The head of an entry for a key of @n bytes. */
 void store_journal_head(enum store_db db, size_t n, uint8_t p[static 3]);

@@ -1,10 +1,13 @@
 #include "store/fsck.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/io.h"
 #include "store/fsck_internal.h"
 
@@ -66,7 +69,7 @@ static int open_all(struct fsck *f, struct diag *diag)
 	if (fstatat(f->dir_fd, "format", &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
 		return diag_set(diag, -ENOENT, "there is no store in '%s'", f->dir);
 	r = check_format(f, diag);
-	if (r == 0)
+	if (r == 0 && !f->pin.dead)
 		r = fsck_pin_start(&f->pin, f->dir, diag);
 	if (r == 0)
 		r = open_file(f, "meta/data.mdb", &f->meta);
@@ -147,29 +150,91 @@ static int owners(struct fsck *f)
 	return r == 0 ? fsck_chunk_owners(f) : r;
 }
 
+static int look(struct fsck *f, struct diag *diag)
+{
+	int r = open_all(f, diag);
+
+	if (r == 0)
+		r = records(f, diag);
+	if (r == 0)
+		r = fsck_chunks(f);
+	return r == 0 ? owners(f) : r;
+}
+
+static void end(struct fsck *f)
+{
+	pages_close(f->meta);
+	pages_close(f->chunks);
+	fsck_pin_end(&f->pin);
+	forget(f);
+	buf_release(&f->bad_chunks);
+	buf_release(&f->nlinks);
+	buf_release(&f->unused_chunks);
+	store_chunk_check_end(f->dctx);
+	if (f->dir_fd >= 0)
+		(void)close(f->dir_fd);
+	if (f->lock_fd >= 0)
+		(void)close(f->lock_fd);
+}
+
+/* With the lock that each who has the store open shares, nobody has; and LMDB need hold no snapshot. */
+static int alone(struct fsck *f, struct diag *diag)
+{
+	cleanup_free char *path = NULL;
+
+	if (asprintf(&path, "%s/lock", f->dir) < 0) {
+		path = NULL;
+		return -ENOMEM;
+	}
+	f->lock_fd = open(path, O_RDWR | O_CLOEXEC);
+	if (f->lock_fd < 0)
+		return errno == ENOENT ? 0 : ret_nerrno(); /* what there is, is seen next */
+	if (flock(f->lock_fd, LOCK_EX | LOCK_NB) < 0)
+		return store_in_use(f->dir, diag);
+	f->pin.dead = true;
+	return 0;
+}
+
+/* Look, write anew what can be; @ret counts what was done. */
+static int repair(const char *dir, const struct store_fsck_opts *o, struct diag *diag,
+		  struct store_fsck_sum *ret)
+{
+	struct fsck f = {.o = o,
+			 .dir = dir,
+			 .dir_fd = -1,
+			 .lock_fd = -1,
+			 .budget = BUDGET,
+			 .only_count = true};
+	int r = alone(&f, diag);
+
+	if (r == 0)
+		r = look(&f, diag);
+	/* Given back for as long as it takes to open the store: fsck_repair sees whether somebody wrote. */
+	if (f.lock_fd >= 0)
+		(void)close(f.lock_fd);
+	f.lock_fd = -1;
+	if (r == 0 && f.sum.repairable && !f.pages_bad)
+		r = fsck_repair(&f, diag);
+	*ret = f.sum;
+	end(&f);
+	return r;
+}
+
 int store_fsck(const char *dir, const struct store_fsck_opts *o, struct diag *diag,
 	       struct store_fsck_sum *ret)
 {
-	struct fsck f = {.o = o, .dir = dir, .dir_fd = -1, .budget = BUDGET};
-	int r = open_all(&f, diag);
+	struct fsck f = {.o = o, .dir = dir, .dir_fd = -1, .lock_fd = -1, .budget = BUDGET};
+	struct store_fsck_sum first = {0};
+	int r = 0;
 
 	digest_prepare();
+	if (o->flags & STORE_FSCK_REPAIR)
+		r = repair(dir, o, diag, &first);
 	if (r == 0)
-		r = records(&f, diag);
-	if (r == 0)
-		r = fsck_chunks(&f);
-	if (r == 0)
-		r = owners(&f);
-	pages_close(f.meta);
-	pages_close(f.chunks);
-	fsck_pin_end(&f.pin);
-	forget(&f);
-	buf_release(&f.bad_chunks);
-	buf_release(&f.nlinks);
-	store_chunk_check_end(f.dctx);
-	if (f.dir_fd >= 0)
-		(void)close(f.dir_fd);
+		r = look(&f, diag);
+	end(&f);
 	*ret = f.sum;
+	ret->repaired = first.repaired;
 	return r < 0 ? diag_set(diag, r, "cannot check the store in '%s': %s", dir, err_text(r))
 		     : r;
 }

@@ -205,8 +205,10 @@ static int tell_unused(struct fsck *f, const uint8_t *told)
 			continue;
 		memcpy(d.b, f->bad_chunks.data + i * DIGEST_LEN, DIGEST_LEN);
 		digest_hex(&d, hex);
-		r = fsck_tell(f, STORE_FINDING_REPAIRABLE, "unused-chunk", "chunks", NULL,
-			      "chunk %.16s does not match its digest; no file has it", hex);
+		r = buf_put(&f->unused_chunks, &d, sizeof(d));
+		if (r == 0)
+			r = fsck_tell(f, STORE_FINDING_REPAIRABLE, "unused-chunk", "chunks", NULL,
+				      "chunk %.16s does not match its digest; no file has it", hex);
 	}
 	return r;
 }

@@ -106,17 +106,14 @@ static int check_layers(struct fsck *f)
 		const char *what = NULL;
 
 		f->sum.layers++;
-		/* The collector takes away what is dropped, piece by piece. */
+		/* The collector condemns children before parents, and takes them away piece by piece. */
 		if (l->bad || !l->rec.parent || l->rec.state == STORE_LAYER_DROPPED)
 			continue;
 		if (l->rec.parent >= l->layer)
 			what = "its parent is not older than it is";
 		else if (!p)
 			what = "its parent is missing";
-		else if (!p->bad && p->rec.state != STORE_LAYER_SEALED &&
-			 /* a collector condemns children before parents */
-			 !(p->rec.state == STORE_LAYER_DROPPED &&
-			   l->rec.state == STORE_LAYER_DROPPED))
+		else if (!p->bad && p->rec.state != STORE_LAYER_SEALED)
 			what = "its parent is not sealed";
 		l->bad = what != NULL || (p && p->bad);
 		if (what)
@@ -259,6 +256,7 @@ static int on_index(struct fsck *f, const struct store_entry *e)
 		f->max_seq = e->key.number;
 	if (r < 0 && r != -ENOENT)
 		return r == -EBADMSG ? 0 : r;
+	f->index_bad |= bad;
 	if (bad)
 		return fsck_tell(
 			f, STORE_FINDING_REPAIRABLE, "commit-index", "commit_index", NULL,
@@ -284,6 +282,7 @@ static int check_index(struct fsck *f)
 	    (same(&f->index_all, &f->commit_set) && same(&f->index_env, &f->commit_set) &&
 	     same(&f->pair_all, &f->pair_env)))
 		return 0;
+	f->index_bad = true;
 	return fsck_tell(
 		f, STORE_FINDING_REPAIRABLE, "commit-index", "commit_index", NULL,
 		"the index of commits does not list each commit once for its environment and "
@@ -462,6 +461,7 @@ static int on_journal(struct fsck *f, const struct store_entry *e)
 	struct fsck_layer *l = fsck_layer(f, e->key.layer);
 	int r;
 
+	f->stray_journal |= !l;
 	if (!l)
 		return fsck_tell(f, STORE_FINDING_REPAIRABLE, "journal", "journal", NULL,
 				 "there is a journal of layer %llu, which does not exist",
@@ -548,7 +548,8 @@ static int check_journal(struct fsck *f, struct fsck_layer *l)
 	if (l->journal_bad || l->journal_records != l->rec.journal ||
 	    !same(&l->journal, &l->keys)) {
 		r = find_lost(f, l, &lost);
-		if (r)
+		/* The journal is what knows that they are lost. */
+		if (r || lost)
 			return r;
 		l->rebuild = true;
 		return fsck_tell(

@@ -74,6 +74,12 @@ struct fsck {
 	uint64_t counters[4], least[4]; /* by enum fsck_counter; 0: none */
 	struct buf bad_chunks;          /* digests */
 	struct buf nlinks;              /* struct fsck_nlink */
+	struct buf unused_chunks;       /* digests of damaged ones that no file has */
+	bool index_bad, stray_journal;
+	bool pages_bad;  /* of either file: LMDB must not write */
+	bool names_bad;  /* a name or a link may be lost */
+	bool only_count; /* nothing is told yet */
+	int lock_fd;     /* of a repair */
 	struct store_fsck_sum sum;
 	long long told; /* when progress was */
 	int err;        /* of a callback: the end */
@@ -146,3 +152,5 @@ int fsck_chunks(struct fsck *f) MUST_USE;
 int fsck_chunk_owners(struct fsck *f) MUST_USE;
 /* -ENOENT none; -EBADMSG there, but not of @len bytes. */
 int fsck_chunk_there(struct fsck *f, const struct digest *d, uint32_t len) MUST_USE;
+/* Write anew what can be (fsck_repair.c). */
+int fsck_repair(struct fsck *f, struct diag *diag) MUST_USE;

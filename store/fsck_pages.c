@@ -27,6 +27,7 @@ static int on_bad(void *arg, uint64_t pgno, const char *what, const MDB_val *lo,
 	struct in_db *d = arg;
 	char from[64], to[64];
 
+	d->f->pages_bad = true;
 	if (strcmp(d->where, "chunks") != 0)
 		d->f->structure_bad = true;
 	key_text(lo, from, sizeof(from));
@@ -69,7 +70,7 @@ static int find_dbs(struct fsck *f, const struct pages_db *main)
 	for (int i = 0; i < DB_COUNT && r == 0; i++) {
 		if (f->have[i])
 			continue;
-		f->structure_bad = true;
+		f->structure_bad = f->pages_bad = true;
 		r = fsck_tell(f, STORE_FINDING_DAMAGE, "page", store_db_name((enum store_db)i),
 			      NULL, "the database %s is missing", store_db_name((enum store_db)i));
 	}
@@ -82,6 +83,7 @@ static int meta_pages(struct fsck *f, struct pages *p, const char *where,
 	const char *what = pages_meta_bad(p);
 	int r = 0;
 
+	f->pages_bad |= what || s->cut;
 	if (what)
 		r = fsck_tell(f, STORE_FINDING_DAMAGE, "page", where, NULL,
 			      "a meta page of %s is damaged: %s", where, what);

@@ -274,6 +274,8 @@ int fsck_emit(struct fsck *f, const struct store_finding *out)
 	f->sum.repairable += out->state == STORE_FINDING_REPAIRABLE;
 	f->sum.repaired += out->state == STORE_FINDING_REPAIRED;
 	f->sum.notes += out->state == STORE_FINDING_NOTE;
+	if (f->only_count)
+		return 0;
 	return f->o->finding(f->o->arg, out);
 }
 

@@ -186,9 +186,11 @@ static int check_links(struct fsck *f, const struct store_entry *e)
 /* Where names or links are damaged or lost, the count may be what is right. */
 int fsck_nlinks(struct fsck *f)
 {
-	enum store_finding_state state =
-		f->sum.damaged ? STORE_FINDING_DAMAGE : STORE_FINDING_REPAIRABLE;
+	enum store_finding_state state;
 	int r = 0;
+
+	f->names_bad = f->sum.damaged > 0;
+	state = f->names_bad ? STORE_FINDING_DAMAGE : STORE_FINDING_REPAIRABLE;
 
 	for (size_t at = 0; at < f->nlinks.len && r == 0; at += sizeof(struct fsck_nlink)) {
 		struct fsck_at who = {.db = DB_INODES};

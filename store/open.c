@@ -109,12 +109,21 @@ static int retry_flock(int fd, int op)
 	return r < 0 ? ret_nerrno() : 0;
 }
 
+int store_in_use(const char *dir, struct diag *diag)
+{
+	return diag_set(
+		diag, -EBUSY,
+		"the store in '%s' is in use; it can be repaired when nothing uses it (rattan env "
+		"list says what runs)",
+		dir);
+}
+
 /*
  * LMDB tells dead readers and writers by pid, which means nothing to a process of another PID
  * namespace. All openers hold the lock file shared; the first one writes down its namespace. Called
  * with the directory flocked, so that nobody else is between the steps.
  */
-static int lock_namespace(struct store *s, struct diag *diag)
+static int lock_namespace(struct store *s, unsigned flags, struct diag *diag)
 {
 	char mine[80], theirs[80] = "";
 	struct stat st;
@@ -134,6 +143,10 @@ static int lock_namespace(struct store *s, struct diag *diag)
 		if (ftruncate(s->lock_fd, 0) < 0 ||
 		    pwrite(s->lock_fd, mine, strlen(mine), 0) != (ssize_t)strlen(mine))
 			goto fail;
+		if (flags & STORE_ALONE)
+			return 0;
+	} else if (flags & STORE_ALONE) {
+		return store_in_use(s->dir, diag);
 	}
 	r = retry_flock(s->lock_fd, LOCK_SH | LOCK_NB);
 	if (r < 0)
@@ -371,7 +384,7 @@ static int look(struct store *s, unsigned flags, bool *ret_fresh, struct diag *d
 			"directory",
 			s->dir);
 	*ret_fresh = kind != DIR_STORE;
-	if (kind == DIR_STORE && flags & STORE_BARE)
+	if (kind == DIR_STORE && flags & (STORE_BARE | STORE_ALONE))
 		return 0;
 	if (kind == DIR_STORE)
 		return store_format_check(s->dir_fd, s->dir, diag);
@@ -395,7 +408,7 @@ static int open_envs(struct store *s, const struct store_limits *lim, unsigned f
 		r = open_chunk_db(s);
 	if (r == 0 && fresh)
 		r = store_create_superblock(s);
-	if (r == 0)
+	if (r == 0 && !(flags & STORE_ALONE))
 		r = check_superblock(s, diag);
 	if (r == 0 && fresh)
 		r = store_create_end(s);
@@ -445,7 +458,7 @@ int store_open_limits(const char *dir, unsigned flags, const struct store_limits
 	if (r == 0)
 		r = look(s, flags, &fresh, diag);
 	if (r == 0)
-		r = lock_namespace(s, diag);
+		r = lock_namespace(s, flags, diag);
 	if (r == 0)
 		r = open_or_make(s, lim, flags, fresh, diag);
 	if (s->dir_fd >= 0)

@@ -24,6 +24,8 @@
 #define STORE_MAP_SIZE     ((size_t)1 << 40)
 /* Beside enum store_open_flags, for fsck: LMDB only, whatever is in it. */
 #define STORE_BARE         (1u << 8)
+/* For its repair: nobody else may have it open; format file and superblock are not looked at. */
+#define STORE_ALONE        (1u << 9)
 
 /* The named databases of the meta environment; the chunk environment has only its unnamed one. The
  * order is part of the format: check values are seeded with it. */
@@ -120,6 +122,8 @@ struct store {
 	char hold_name[24];
 };
 
+/* -EBUSY, with a sentence. */
+int store_in_use(const char *dir, struct diag *diag) MUST_USE;
 /* What the format file says: -EPROTONOSUPPORT another format, -EBADMSG none. */
 int store_format_check(int dirfd, const char *dir, struct diag *diag) MUST_USE;
 

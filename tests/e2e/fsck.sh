@@ -21,6 +21,7 @@ for _ in 1 2 3 4 5; do
 done
 wait "$writers" || fail "the writers"
 must rt commit -m two
+says 'in use' 4 rt fsck --repair
 
 # Until the daemon is gone: it would go on with what it has in memory.
 stop() {
@@ -35,6 +36,14 @@ stop() {
 }
 stop
 cp -r data whole
+
+# What sound data tells is written anew, and said.
+sed -i 's/store/stare/' data/format
+says 'damage .can be repaired.: .*format' 1 rt fsck
+says 'format' 1 rt run -- true
+says '^repaired: wrote the format file anew' 5 rt fsck --repair
+says ': clean$' 0 rt fsck
+[ -s data/repairs.log ] || fail "no note of the repair"
 
 # A byte of a file's chunk: that file, in the tree and in both commits, and no other.
 python3 - <<'END' || fail "no chunk to damage"

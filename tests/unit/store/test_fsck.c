@@ -136,9 +136,117 @@ static void damages(void)
 	damage(DB_META, &ino, one, 8, "counter", "", 0, 0, "a counter that is too low");
 }
 
+/* ---- repair ---- */
+
+static int repair(const char *dir, struct seen *seen, struct store_fsck_sum *sum)
+{
+	struct store_fsck_opts o = {.flags = STORE_FSCK_REPAIR, .finding = on_finding, .arg = seen};
+	struct diag d = {0};
+
+	*sum = (struct store_fsck_sum){0};
+	return store_fsck(dir, &o, &d, sum);
+}
+
+/* As damage(), but what sound data tells: written anew, noted, and clean then. */
+static void repaired(enum store_db db, const struct store_key *key, const void *value, size_t n,
+		     const char *kind, const char *what)
+{
+	struct seen seen = {.want = kind}, after = {0};
+	struct store_fsck_sum sum;
+	cleanup_tx MDB_txn *t = NULL;
+	char dir[64], path[96];
+	struct key at;
+	MDB_val k, v = {n, (void *)(uintptr_t)value};
+	struct stat st;
+	struct store *s;
+	int r;
+
+	make_dir(dir);
+	s = open_store(dir);
+	(void)sample_fill(s);
+	store_key_encode(db, key, &at);
+	k = key_val(&at);
+	if (store_tx_begin(s, &t) < 0 ||
+	    (value ? store_tx_put(s, t, db, &k, &v, 0) : store_tx_del(s, t, db, &k)) < 0 ||
+	    store_tx_commit(s, &t) < 0)
+		tap_fatal("%s", what);
+	eq_int(repair(dir, &seen, &sum), -EBUSY, "%s: not while the store is open", what);
+	store_close(s);
+	r = repair(dir, &seen, &sum);
+	ok(r == 0 && sum.repaired > 0 && !sum.damaged && !sum.repairable &&
+		   !strcmp(seen.kind, kind),
+	   "%s: repaired: %d, %s", what, r, seen.text);
+	(void)snprintf(path, sizeof(path), "%s/repairs.log", dir);
+	ok(stat(path, &st) == 0 && st.st_size > 0, "a note is kept");
+	(void)check(dir, &after);
+	eq_int(after.n, 0, "and nothing is left");
+	s = open_store(dir);
+	ok(name_at(s, 1, SAMPLE_DIR, "big") == SAMPLE_BIG &&
+		   name_at(s, 2, 1, "later") == SAMPLE_LATER,
+	   "what was there is there");
+	store_close(s);
+	rm_rf(dir);
+}
+
+static void repairs(void)
+{
+	static const uint8_t two[8] = {0, 0, 0, 0, 0, 0, 0, 2}, junk[3] = {9, 0, 1};
+	struct digest one;
+	struct rec_inode dir = {.mode = S_IFDIR | 0700,
+				.nlink = 7,
+				.parent = STORE_ROOT_INO,
+				.name = (char[]){"dir"},
+				.name_len = 3,
+				.mtime = {1700000000, 123456789},
+				.ctime = {1700000000, 123456789}};
+	cleanup_buf struct buf b = {0};
+	struct store_key journal = {.layer = 1}, stray = {.layer = 77},
+			 counter = {.name = "next_layer", .len = 10},
+			 super = {.name = "superblock", .len = 10},
+			 index = {.name = "", .number = 1},
+			 env_index = {.name = "env", .len = 3, .number = 2},
+			 inode = {.ino = SAMPLE_DIR, .layer = 1};
+
+	if (digest_of("one", 3, &one) < 0 || rec_inode_encode(&dir, &b) < 0)
+		tap_fatal("encode");
+	repaired(DB_JOURNAL, &journal, NULL, 0, "journal", "a journal that is gone");
+	repaired(DB_JOURNAL, &journal, junk, sizeof(junk), "journal", "one of nonsense");
+	repaired(DB_JOURNAL, &stray, junk, sizeof(junk), "journal", "one of no layer");
+	repaired(DB_META, &counter, two, 8, "counter", "a counter");
+	repaired(DB_META, &super, NULL, 0, "superblock", "the superblock");
+	repaired(DB_COMMIT_INDEX, &index, NULL, 0, "commit-index", "an entry of all commits");
+	repaired(DB_COMMIT_INDEX, &env_index, one.b, DIGEST_LEN, "commit-index", "a wrong entry");
+	repaired(DB_INODES, &inode, b.data, b.len, "nlink", "a link count");
+}
+
+static void format_file(void)
+{
+	struct seen seen = {0};
+	struct store_fsck_sum sum;
+	char dir[64], path[96];
+	struct store *s = NULL;
+	FILE *f;
+
+	make_dir(dir);
+	store_close(open_store(dir));
+	(void)snprintf(path, sizeof(path), "%s/format", dir);
+	f = fopen(path, "we");
+	if (!f || fputs("rattan stare, format 2\n", f) < 0 || fclose(f))
+		tap_fatal("%s: %m", path);
+	sum = check(dir, &seen);
+	ok(sum.repairable == 1 && !strcmp(seen.kind, "format"), "a damaged format file");
+	ok(repair(dir, &seen, &sum) == 0 && sum.repaired == 1 && !sum.repairable,
+	   "is written anew");
+	eq_int(store_open(dir, 0, NULL, &s), 0, "and opens");
+	store_close(s);
+	rm_rf(dir);
+}
+
 int main(void)
 {
 	clean();
 	damages();
+	repairs();
+	format_file();
 	return tap_done();
 }
