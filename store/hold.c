@@ -7,6 +7,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -19,6 +20,9 @@
 /* Counters, by digest. Two digests with one counter keep each other a little longer. */
 #define HOLD_N     ((size_t)32 << 10)
 #define HOLD_BYTES (HOLD_N * sizeof(uint32_t))
+
+#define DEAD_MODE 0400
+#define DEAD_S    600
 
 /* A new file of ours, locked. A collector takes away what is not locked, so it may be gone again before
  * it is. */
@@ -134,10 +138,26 @@ int store_layer_pin(struct store *s, store_layer layer, int *ret_fd)
 
 /* ---- for the collector ---- */
 
-/* Does somebody live who wrote it? If not it goes. */
-static int live_file(struct store *s, const char *name, bool *ret)
+/* A dead process's holds: who takes over its mount finds the same blocks in its journal, a moment later. Its file
+ * says, by its mode and time, since when it is known to be dead. */
+static int dead_long(int fd, bool *ret)
 {
-	cleanup_fd int fd = openat(s->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	const struct timespec now[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_NOW}};
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return ret_nerrno();
+	*ret = (st.st_mode & 0777) == DEAD_MODE && time(NULL) - st.st_mtim.tv_sec > DEAD_S;
+	if ((st.st_mode & 0777) == DEAD_MODE)
+		return 0;
+	return futimens(fd, now) < 0 || fchmod(fd, DEAD_MODE) < 0 ? ret_nerrno() : 0;
+}
+
+/* Does somebody live who wrote it? If not it goes, at once or (@linger) after a while. */
+static int live_file(struct store *s, const char *name, bool linger, bool *ret)
+{
+	cleanup_fd int fd = openat(s->dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	bool gone = true;
 	int r = 0;
 
 	*ret = false;
@@ -145,16 +165,19 @@ static int live_file(struct store *s, const char *name, bool *ret)
 		return errno == ENOENT ? 0 : ret_nerrno();
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		*ret = errno == EWOULDBLOCK;
-		r = *ret ? 0 : ret_nerrno();
-	} else if (unlinkat(s->dir_fd, name, 0) < 0 && errno != ENOENT) {
-		r = ret_nerrno();
+		return *ret ? 0 : ret_nerrno();
 	}
+	if (linger)
+		r = dead_long(fd, &gone);
+	*ret = !gone;
+	if (r == 0 && gone && unlinkat(s->dir_fd, name, 0) < 0 && errno != ENOENT)
+		r = ret_nerrno();
 	return r;
 }
 
 /* Every file of somebody who lives and whose name begins with @prefix. */
-static int each_file(struct store *s, const char *prefix, int (*fn)(void *arg, const char *name),
-		     void *arg)
+static int each_file(struct store *s, const char *prefix, bool linger,
+		     int (*fn)(void *arg, const char *name), void *arg)
 {
 	int fd = openat(s->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
 	cleanup_dir DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -174,7 +197,7 @@ static int each_file(struct store *s, const char *prefix, int (*fn)(void *arg, c
 			return errno ? ret_nerrno() : 0;
 		if (strncmp(e->d_name, prefix, strlen(prefix)) != 0)
 			continue;
-		r = live_file(s, e->d_name, &live);
+		r = live_file(s, e->d_name, linger, &live);
 		if (r == 0 && live)
 			r = fn(arg, e->d_name);
 		if (r)
@@ -219,7 +242,7 @@ int store_holders_load(struct store *s, struct store_holders *ret)
 	int r;
 
 	*ret = (struct store_holders){0};
-	r = each_file(s, HOLD_PREFIX, holder_add, &c);
+	r = each_file(s, HOLD_PREFIX, true, holder_add, &c);
 	if (r < 0)
 		store_holders_release(ret);
 	return r;
@@ -261,5 +284,5 @@ int store_pins(struct store *s, int (*fn)(void *arg, store_layer layer), void *a
 {
 	struct pins_call c = {fn, arg};
 
-	return each_file(s, PIN_PREFIX, pin_lend, &c);
+	return each_file(s, PIN_PREFIX, false, pin_lend, &c);
 }

@@ -155,7 +155,7 @@ static int redo_ref(struct content *c, const void *p)
 	memcpy(&r, p, sizeof(r));
 	if (r.len > BLOCK)
 		return -EBADMSG;
-	k = blk_new_ref(c->env, &r.digest, r.len, &b);
+	k = blk_new_held(c->env, &r.digest, r.len, &b);
 	return k < 0 ? k : set(c, r.idx, b);
 }
 

@@ -63,16 +63,22 @@ echo "== beside writers and commits"
 	for i in 1 2 3 4; do rt run -e w -- sh -c "head -c 2000000 /dev/urandom > f; sha256sum f > f.sum; cp kept f2 2> /dev/null; sync f f.sum" && rt commit -e w -m "$i"; done > w.log 2>&1
 	echo done > w.done
 ) &
-n=0
+n=0 m=0
 while [ ! -e w.done ]; do
 	rt gc --shrink > gc.log 2>&1 || fail "gc beside a writer: $(cat gc.log)"
 	n=$((n + 1))
+done &
+collecting=$!
+while [ ! -e w.done ]; do
+	rt fsck > fsck.log 2>&1 || fail "fsck beside a writer and a collector: $(cat fsck.log)"
+	m=$((m + 1))
 done
+wait $collecting || fail "gc beside a writer and fsck"
 wait
 [ "$(rt log -e w --json | grep -c '"id"')" = 4 ] || fail "commits beside gc: $(tail -n 3 w.log)"
 for id in $(rt log -e w --json | sed -n 's/.*"id":[^"]*"\([0-9a-f]*\)".*/\1/p'); do
 	must rt rollback -e w "$id"
-	same "$(rt run -e w -- sha256sum -c f.sum)" 'f: OK' "commit $id, made beside $n collections"
+	same "$(rt run -e w -- sha256sum -c f.sum)" 'f: OK' "commit $id, made beside $m checks and collections"
 done
 must rt fsck
 

@@ -63,8 +63,10 @@ static void step(struct model *m)
 		op_xattr(m, p);
 	else if (k < 970)
 		op_below(m);
-	else if (k < 982 && ovl_flush(m->f.o) < 0)
+	else if (k < 980 && ovl_flush(m->f.o) < 0)
 		bad(m, "flush");
+	else if (k >= 980 && k < 982)
+		op_collect(m);
 	else if (k >= 982 && k < 984)
 		compare_tree(m);
 	else if (k >= 984 && k < 987)

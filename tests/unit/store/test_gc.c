@@ -1,6 +1,7 @@
 /* store: the collector removes what nothing reaches, and nothing else (S5). */
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "store/store_internal.h"
@@ -244,6 +245,35 @@ static void in_the_making(void)
 	eq_int(gc_run(s, (struct store_gc_opts){0}).chunks, 1, "let go: it goes");
 }
 
+/* Who dies holding something may have a successor that finds it in a journal. */
+static void dead_holder(const char *dir)
+{
+	struct store_chunk c = {.data = gc_bytes, .len = gc_fill(98)};
+	const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+	char name[400] = "";
+	struct dirent *e;
+	DIR *d;
+
+	/* locked as long as it lives: what a dead one leaves is the same without */
+	if (store_chunks_put_held(s, &c, 1) < 0 || munmap(s->holds, (32 << 10) * 4) < 0)
+		tap_fatal("hold");
+	s->holds = NULL;
+	(void)close(s->hold_fd);
+	s->hold_fd = -1;
+	eq_int(gc_run(s, (struct store_gc_opts){0}).chunks, 0,
+	       "what a dead process held stays for a while");
+	d = opendir(dir);
+	while (d && (e = readdir(d)))
+		if (!strncmp(e->d_name, "hold-", 5))
+			(void)snprintf(name, sizeof(name), "%s/%s", dir, e->d_name);
+	if (d)
+		(void)closedir(d);
+	if (utimensat(AT_FDCWD, name, old, 0) < 0)
+		tap_fatal("%s", name);
+	eq_int(gc_run(s, (struct store_gc_opts){0}).chunks, 1, "and not for ever");
+	ok(access(name, F_OK) < 0, "nor does its file");
+}
+
 /* ---- a writer between the steps of the collector ---- */
 
 struct between {
@@ -468,6 +498,7 @@ int main(void)
 	damaged(DB_EXTENTS);
 	damaged_page();
 	room();
+	dead_holder(dir);
 	store_close(s);
 	rm_rf(dir);
 	return tap_done();

@@ -30,6 +30,20 @@ void op_commit(struct model *m)
 	remember(m, sealed);
 }
 
+void op_collect(struct model *m)
+{
+	struct store_gc_opts o = {.shrink = rnd(m, 4) == 0};
+	struct store_gc_result res;
+	struct diag d = {0};
+
+	say(m, "collect");
+	if (store_gc(m->f.s, &o, &d, &res) < 0)
+		bad(m, d.text);
+	agree(m, "collect", 0, 0);
+	if (rnd(m, 4) == 0)
+		compare_tree(m);
+}
+
 void op_reopen(struct model *m)
 {
 	say(m, "reopen");

@@ -135,6 +135,8 @@ void changes_after(struct model *m, const char *p);
 
 /* ---- history.c ---- */
 void op_commit(struct model *m);
+/* Remove the store's garbage. */
+void op_collect(struct model *m);
 void op_reopen(struct model *m);
 /* To an older state, or only a look at it. */
 void op_rollback(struct model *m, bool look);
