@@ -1,8 +1,11 @@
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <zstd.h>
 
+#include "base/cleanup.h"
 #include "store/guard.h"
 #include "store/key.h"
 #include "store/store_internal.h"
@@ -289,9 +292,30 @@ int store_tx_begin(struct store *s, MDB_txn **ret)
  * left, that is what it was. */
 static bool no_room(struct store *s)
 {
+	static const char *const files[] = {"meta/data.mdb", "chunks/data.mdb"};
 	struct statvfs v;
+	struct rlimit rl;
+	struct stat st;
 
-	return fstatvfs(s->dir_fd, &v) == 0 && (uint64_t)v.f_bavail * v.f_frsize < NO_ROOM;
+	if (fstatvfs(s->dir_fd, &v) == 0 && (uint64_t)v.f_bavail * v.f_frsize < NO_ROOM)
+		return true;
+	if (getrlimit(RLIMIT_FSIZE, &rl) < 0 || rl.rlim_cur == RLIM_INFINITY)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+		if (fstatat(s->dir_fd, files[i], &st, 0) == 0 &&
+		    (uint64_t)st.st_size + NO_ROOM > rl.rlim_cur)
+			return true;
+	return false;
+}
+
+/* Somebody removed the data directory: what is written now is gone when the last process is. */
+static bool vanished(MDB_txn *txn)
+{
+	struct stat st;
+	int fd;
+
+	return mdb_env_get_fd(mdb_txn_env(txn), &fd) == 0 && fstat(fd, &st) == 0 &&
+	       st.st_nlink == 0;
 }
 
 int store_tx_commit(struct store *s, MDB_txn **t)
@@ -300,6 +324,10 @@ int store_tx_commit(struct store *s, MDB_txn **t)
 	int r;
 
 	*t = NULL;
+	if (vanished(txn)) {
+		mdb_txn_abort(txn);
+		return -EIO;
+	}
 	r = store_lm_err(mdb_txn_commit(txn));
 	return r == -EIO && no_room(s) ? -ENOSPC : r;
 }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -295,10 +296,31 @@ static uint64_t pages(const MDB_stat *m)
 	return (m->ms_branch_pages + m->ms_leaf_pages + m->ms_overflow_pages) * m->ms_psize;
 }
 
+/* How far the chunks' file may grow: as far as its map, and as files of this process may. */
+static int growth(struct store *s, uint64_t *ret)
+{
+	MDB_envinfo info;
+	struct rlimit rl;
+	uint64_t size;
+	MDB_stat st;
+	int r = store_lm_err(mdb_env_info(s->chunks.env, &info));
+
+	if (r == 0)
+		r = store_lm_err(mdb_env_stat(s->chunks.env, &st));
+	if (r < 0)
+		return r;
+	size = (info.me_last_pgno + 1) * st.ms_psize;
+	*ret = info.me_mapsize > size ? info.me_mapsize - size : 0;
+	if (getrlimit(RLIMIT_FSIZE, &rl) == 0 && rl.rlim_cur != RLIM_INFINITY &&
+	    (rl.rlim_cur < size || rl.rlim_cur - size < *ret))
+		*ret = rl.rlim_cur > size ? rl.rlim_cur - size : 0;
+	return 0;
+}
+
 int store_stats(struct store *s, struct store_stats *ret)
 {
 	cleanup_rd struct store_rd rd = {0};
-	MDB_stat commits, layers, small, big;
+	MDB_stat commits, layers, small, big, inodes;
 	struct store_stats st = {0};
 	struct statvfs vfs;
 	int r = store_rd_begin(s, &rd);
@@ -309,6 +331,10 @@ int store_stats(struct store *s, struct store_stats *ret)
 		r = store_lm_err(mdb_stat(rd.r->txn, s->db[DB_LAYERS], &layers));
 	if (r == 0)
 		r = store_lm_err(mdb_stat(rd.r->txn, s->db[DB_SMALL], &small));
+	if (r == 0)
+		r = store_lm_err(mdb_stat(rd.r->txn, s->db[DB_INODES], &inodes));
+	if (r == 0)
+		r = growth(s, &st.room);
 	if (r == 0)
 		r = store_lm_err(mdb_env_stat(s->chunks.env, &big));
 	if (r == 0)
@@ -323,7 +349,11 @@ int store_stats(struct store *s, struct store_stats *ret)
 	st.layers = layers.ms_entries;
 	st.chunks = small.ms_entries + big.ms_entries;
 	st.chunk_bytes = pages(&small) + pages(&big);
+	st.inodes = inodes.ms_entries;
+	st.disk_size = (uint64_t)vfs.f_blocks * vfs.f_frsize;
 	st.disk_free = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+	if (st.room > st.disk_free)
+		st.room = st.disk_free;
 	*ret = st;
 	return 0;
 }

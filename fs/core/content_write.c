@@ -425,7 +425,7 @@ static int reserve(struct content *c, uint64_t off, uint64_t len)
 		r = store_stats(c->env->store, &st);
 		if (r < 0)
 			return r;
-		if (want * 512 > st.disk_free)
+		if (want * 512 > st.room)
 			return -ENOSPC;
 	}
 	pthread_rwlock_wrlock(&c->lock);

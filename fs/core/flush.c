@@ -2,6 +2,7 @@
  * then one transaction for which nobody waits. */
 #include <stdlib.h>
 
+#include "base/io.h"
 #include "fs/core/ovl_internal.h"
 
 #define CLEAN_PORTION 256 /* nodes or names marked clean in one hold of o->lock */
@@ -418,6 +419,8 @@ void flush_release(struct ovl *o, int result)
 {
 	struct flush_group *g = &o->fl;
 
+	if (result < 0)
+		atomic_store(&g->failed, io_now_ms());
 	atomic_store(&g->error, result);
 	flush_set_kick(o);
 	pthread_mutex_lock(&g->lock);

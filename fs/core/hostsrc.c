@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <time.h>
@@ -15,6 +16,7 @@
 #include "base/cleanup.h"
 
 #define CACHE_MAX      128
+#define CACHE_MIN      4
 #define CACHE_SLOTS    256
 /* How long a cached descriptor is believed to be what its path names. A program that replaces a host
  * file by rename is seen after at most this time. */
@@ -47,6 +49,7 @@ struct hostsrc {
 	struct host_file *slots[CACHE_SLOTS];
 	struct host_file lru; /* ring: next is the most recently used */
 	unsigned count;
+	unsigned max; /* fixed; of @count, for each of many sources */
 };
 
 static int open_below(const struct hostsrc *h, const char *rel, int flags)
@@ -88,6 +91,16 @@ static bool shown(const struct hostsrc *h, const struct stat *st)
 	return !(h->flags & REC_ORIGIN_PUBLIC) || is_public(st);
 }
 
+/* There are other sources, and other uses of descriptors. */
+static unsigned cache_max(void)
+{
+	struct rlimit rl;
+
+	if (getrlimit(RLIMIT_NOFILE, &rl) < 0 || rl.rlim_cur / 16 >= CACHE_MAX)
+		return CACHE_MAX;
+	return rl.rlim_cur / 16 < CACHE_MIN ? CACHE_MIN : (unsigned)rl.rlim_cur / 16;
+}
+
 int hostsrc_open(const char *root, unsigned flags, unsigned index, struct hostsrc **ret)
 {
 	struct hostsrc *h;
@@ -101,6 +114,7 @@ int hostsrc_open(const char *root, unsigned flags, unsigned index, struct hostsr
 		return -ENOMEM;
 	h->flags = flags;
 	h->index = index;
+	h->max = cache_max();
 	h->lru.prev = h->lru.next = &h->lru;
 	r = -pthread_mutex_init(&h->lock, NULL);
 	if (r < 0) {
@@ -374,6 +388,16 @@ static struct host_file *cache_find(struct hostsrc *h, const char *rel)
 	return f;
 }
 
+static void cache_trim_locked(struct hostsrc *h, unsigned keep)
+{
+	for (struct host_file *o = h->lru.prev; h->count > keep && o != &h->lru;) {
+		struct host_file *older = o->prev;
+
+		cache_drop_locked(h, o);
+		o = older;
+	}
+}
+
 static void cache_insert(struct hostsrc *h, struct host_file *f)
 {
 	pthread_mutex_lock(&h->lock);
@@ -386,12 +410,7 @@ static void cache_insert(struct hostsrc *h, struct host_file *f)
 	h->slots[f->slot] = f;
 	lru_push(h, f);
 	h->count++;
-	for (struct host_file *o = h->lru.prev; h->count > CACHE_MAX && o != &h->lru;) {
-		struct host_file *older = o->prev;
-
-		cache_drop_locked(h, o);
-		o = older;
-	}
+	cache_trim_locked(h, h->max);
 	pthread_mutex_unlock(&h->lock);
 }
 
@@ -414,10 +433,22 @@ static bool still_there(struct hostsrc *h, struct host_file *f)
 	return true;
 }
 
-static int file_open(struct hostsrc *h, const char *rel, struct host_file **ret)
+static int file_fd(struct hostsrc *h, const char *rel)
 {
 	/* NONBLOCK: a fifo put in the file's place must not hold us */
-	cleanup_fd int fd = open_below(h, rel, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+	int fd = open_below(h, rel, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+
+	if (fd != -EMFILE && fd != -ENFILE)
+		return fd;
+	pthread_mutex_lock(&h->lock);
+	cache_trim_locked(h, 0);
+	pthread_mutex_unlock(&h->lock);
+	return open_below(h, rel, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+}
+
+static int file_open(struct hostsrc *h, const char *rel, struct host_file **ret)
+{
+	cleanup_fd int fd = file_fd(h, rel);
 	struct host_file *f;
 	struct stat st;
 	size_t n = strlen(rel) + 1;

@@ -67,18 +67,11 @@ static void *notify_main(void *arg)
 	return NULL;
 }
 
-int notify_start(struct ovl *o)
+static int notify_run(struct ovl *o)
 {
 	struct notifier *nt = &o->notifier;
-	pthread_condattr_t a;
 	int r;
 
-	nt->last = &nt->first;
-	pthread_mutex_init(&nt->lock, NULL);
-	pthread_condattr_init(&a);
-	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-	pthread_cond_init(&nt->cond, &a);
-	pthread_condattr_destroy(&a);
 	if (!o->notify.inval_inode && !o->notify.prune)
 		return 0;
 	pthread_mutex_lock(&nt->lock);
@@ -86,6 +79,27 @@ int notify_start(struct ovl *o)
 	nt->running = r == 0;
 	pthread_mutex_unlock(&nt->lock);
 	return -r;
+}
+
+int notify_start(struct ovl *o)
+{
+	struct notifier *nt = &o->notifier;
+	pthread_condattr_t a;
+
+	nt->last = &nt->first;
+	pthread_mutex_init(&nt->lock, NULL);
+	pthread_condattr_init(&a);
+	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+	pthread_cond_init(&nt->cond, &a);
+	pthread_condattr_destroy(&a);
+	return notify_run(o);
+}
+
+int ovl_notify_begin(struct ovl *o, const struct ovl_notify *n)
+{
+	o->notify = *n;
+	o->notifier.stop = false;
+	return notify_run(o);
 }
 
 void ovl_notify_end(struct ovl *o)

@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "base/io.h"
 #include "fs/core/ovl_internal.h"
 
 #define FLUSH_MS_DEFAULT  1000
+#define FULL_MS           200 /* so long a full disk is not asked again */
 #define DIRTY_MAX_DEFAULT (64u << 20)
 #define INODES_DEFAULT    262144
 #define DIRTY_INODES      65536
@@ -87,7 +89,9 @@ int change_begin(struct ovl *o, bool grows)
 		if (r < 0)
 			return r;
 	}
-	if (grows && atomic_load(&o->fl.error) == -ENOSPC)
+	/* There may be room again. */
+	if (grows && atomic_load(&o->fl.error) == -ENOSPC &&
+	    (io_now_ms() - atomic_load(&o->fl.failed) < FULL_MS || flush_join(o) == -ENOSPC))
 		return -ENOSPC;
 	pthread_rwlock_rdlock(&o->freeze);
 	/* A commit could not go on in its new layer; nothing may be written to the sealed one (S1). */
@@ -363,23 +367,29 @@ int ovl_flush(struct ovl *o)
 	return o->flags & OVL_RDONLY ? 0 : flush_join(o);
 }
 
+/* About what an inode with a short name takes. */
+#define INODE_COST 1024u
+
 int ovl_statfs(struct ovl *o, struct statvfs *ret)
 {
 	struct store_stats st = {0};
+	size_t dirty = content_env_dirty(o->cenv);
+	uint64_t room;
 	int r = store_stats(o->store, &st);
 
 	if (r < 0)
 		return r;
+	/* What is not flushed yet will need its place. */
+	room = st.room > dirty ? st.room - dirty : 0;
 	*ret = (struct statvfs){
 		.f_bsize = 4096,
 		.f_frsize = 4096,
-		.f_blocks = (st.disk_free + st.chunk_file_bytes + st.meta_file_bytes) / 4096,
-		.f_bfree = st.disk_free / 4096,
-		.f_bavail = st.disk_free / 4096,
-		/* Numbers are 64 bits wide; programs want one that is there and not absurd. */
-		.f_files = UINT64_C(1) << 30,
-		.f_ffree = UINT64_C(1) << 29,
-		.f_favail = UINT64_C(1) << 29,
+		.f_blocks = st.disk_size / 4096,
+		.f_bfree = room / 4096,
+		.f_bavail = room / 4096,
+		.f_files = st.inodes + room / INODE_COST,
+		.f_ffree = room / INODE_COST,
+		.f_favail = room / INODE_COST,
 		.f_namemax = STORE_NAME_MAX,
 	};
 	return 0;

@@ -223,6 +223,8 @@ int ovl_maybe_mapped(struct ovl *o, int (*fn)(void *arg, store_ino ino), void *a
 
 /* No callback of opts.notify runs any more, or will: before what it works with goes away. */
 void ovl_notify_end(struct ovl *o);
+/* After it, while nobody uses the tree: another front end goes on with it. */
+int ovl_notify_begin(struct ovl *o, const struct ovl_notify *n) MUST_USE;
 
 struct ovl_counts {
 	uint64_t inodes;       /* in memory */

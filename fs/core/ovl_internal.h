@@ -216,6 +216,7 @@ struct flush_group {
 	atomic_size_t
 		kick_at;  /* bytes dirty from which the next flush does not wait for its time */
 	atomic_int error; /* the last flush failed with this; changes that grow are refused */
+	atomic_int_least64_t failed; /* ms: when the last one that did failed */
 };
 
 struct ovl {

@@ -224,6 +224,9 @@ static int connect_or_start(const struct ctl_env_opts *o, const char *data, stru
 		return 0;
 	(void)ctl_place_heal(c->place);
 	r = start_daemon(o, data, c->place, diag);
+	/* Nothing of that name is there: looking for it made the directory. */
+	if (r == -ENOENT && !o->create && ctl_place_wait_gone(c->place, 1000) == 0)
+		ctl_place_remove(c->place);
 	if (r < 0)
 		return r;
 	r = connect_to(c->place, c);

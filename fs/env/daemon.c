@@ -62,6 +62,8 @@ int daemon_prepare(int *ret_signal_fd)
 
 	(void)umask(077);
 	(void)signal(SIGPIPE, SIG_IGN);
+	/* A limit of the size of files (ulimit -f) is a full disk, not an end. */
+	(void)signal(SIGXFSZ, SIG_IGN);
 	if (getrlimit(RLIMIT_NOFILE, &rl) == 0) {
 		rl.rlim_cur = rl.rlim_max;
 		(void)setrlimit(RLIMIT_NOFILE, &rl);

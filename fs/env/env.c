@@ -199,16 +199,15 @@ int env_agree(struct env *e, const void *owner, char *const *overlays, char *con
 			diag_set(diag, r, "cannot write what is not on the disk yet: %s",
 				 err_text(r));
 	}
+	if (r == 0)
+		r = env_leave_locked(e, diag);
 	if (r < 0) {
 		env_list_free(want);
 		return r;
 	}
-	env_down_locked(e);
 	env_list_free(e->writable);
 	e->writable = want;
-	r = env_drop_ovl_locked(e);
-	if (r < 0)
-		log_error("flush before a fresh mount: %s", err_text(r));
+	(void)!env_drop_ovl_locked(e);
 	return env_up_locked(e, diag);
 }
 

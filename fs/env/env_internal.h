@@ -97,6 +97,10 @@ static inline void env_unlockp(pthread_mutex_t **m)
 int env_up_locked(struct env *e, struct diag *diag) MUST_USE;
 /* End the mount; the ovl stays, with everything that was acknowledged. */
 void env_down_locked(struct env *e);
+/* End the mount with all on the disk. On failure the same is served again, by another mount. */
+int env_leave_locked(struct env *e, struct diag *diag) MUST_USE;
+/* Serve the ovl that is there by another mount. */
+int env_again_locked(struct env *e, struct diag *diag) MUST_USE;
 /* Drop the ovl; the result is its flush's. */
 int env_drop_ovl_locked(struct env *e);
 /* All that the kernel and we hold, to the disk. */

@@ -67,6 +67,26 @@ static int watch_end(struct env *e, struct session *se, bool on)
 		       : 0;
 }
 
+/* Serve @m's ovl at @m's directory. On failure the ovl is still there. */
+static int start(struct env *e, struct env_mount *m, struct diag *diag)
+{
+	int r = serve(e, m, diag);
+
+	if (r < 0)
+		return r;
+	r = watch_end(e, m->se, true);
+	if (r < 0) {
+		(void)close(m->root_fd);
+		m->root_fd = -1;
+		(void)!keeper_umount(&e->link, m->dir, !e->host_dir);
+		return diag_set(diag, r, "cannot watch the mount: %s", err_text(r));
+	}
+	m->up = true;
+	e->cur = *m;
+	e->generation++;
+	return 0;
+}
+
 static int mount_up(struct env *e, struct diag *diag)
 {
 	struct env_mount m = {.root_fd = -1};
@@ -82,26 +102,35 @@ static int mount_up(struct env *e, struct diag *diag)
 		session_stop(m.se);
 		return diag_set(diag, r, "cannot open the tree: %s", err_text(r));
 	}
-	r = serve(e, &m, diag);
+	r = start(e, &m, diag);
 	if (r < 0) {
 		ovl_notify_end(m.ovl);
 		session_stop(m.se);
 		(void)!ovl_close(m.ovl);
-		return r;
 	}
-	r = watch_end(e, m.se, true);
+	return r;
+}
+
+/* Another mount of the ovl that is there, with what it could not write yet. */
+static int mount_again(struct env *e, struct diag *diag)
+{
+	struct env_mount m = {.root_fd = -1, .ovl = e->cur.ovl};
+	struct ovl_notify n;
+	int r = mount_dir(e, m.dir, sizeof(m.dir));
+
+	if (r == 0)
+		r = session_new(&m.se);
+	if (r < 0)
+		return diag_set(diag, r, "cannot make a session: %s", err_text(r));
+	n = session_notify(m.se);
+	r = ovl_notify_begin(m.ovl, &n);
+	if (r == 0)
+		r = start(e, &m, diag);
 	if (r < 0) {
-		(void)close(m.root_fd);
-		(void)!keeper_umount(&e->link, m.dir, !e->host_dir);
 		ovl_notify_end(m.ovl);
 		session_stop(m.se);
-		(void)!ovl_close(m.ovl);
-		return diag_set(diag, r, "cannot watch the mount: %s", err_text(r));
 	}
-	m.up = true;
-	e->cur = m;
-	e->generation++;
-	return 0;
+	return r;
 }
 
 /* ---- binds of a fresh mount ---- */
@@ -188,7 +217,7 @@ int env_up_locked(struct env *e, struct diag *diag)
 	r = bind_all(e, diag, &failed);
 	if (r == -EACCES || r == -EROFS || r == -EPERM) {
 		env_down_locked(e);
-		r = env_drop_ovl_locked(e);
+		r = env_drop_ovl_locked(e); /* just opened: nothing to lose */
 		if (r == 0)
 			r = make_points(e, diag);
 		if (r == 0)
@@ -248,16 +277,45 @@ int env_quiesce_locked(struct env *e)
 	return r;
 }
 
+int env_leave_locked(struct env *e, struct diag *diag)
+{
+	struct diag again = {0};
+	int r;
+
+	env_down_locked(e);
+	/* Nobody can change anything any more. What was written since it was quiesced must not go
+	 * with the ovl: it is served again instead. */
+	r = e->cur.ovl ? ovl_flush(e->cur.ovl) : 0;
+	if (r == 0)
+		return 0;
+	diag_set(diag, r, "cannot write what is not on the disk yet: %s", err_text(r));
+	if (env_again_locked(e, &again) < 0)
+		log_error("mounting again: %s", again.text);
+	return r;
+}
+
+int env_again_locked(struct env *e, struct diag *diag)
+{
+	size_t failed = 0;
+	int r = mount_again(e, diag);
+
+	if (r == 0)
+		r = bind_all(e, diag, &failed);
+	if (r < 0)
+		env_down_locked(e);
+	return r;
+}
+
 int env_fresh_locked(struct env *e, struct diag *diag)
 {
 	int r = env_quiesce_locked(e);
 
 	if (r < 0)
 		return diag_set(diag, r, "cannot write to the store: %s", err_text(r));
-	env_down_locked(e);
-	r = env_drop_ovl_locked(e);
+	r = env_leave_locked(e, diag);
 	if (r < 0)
-		log_error("flush before a fresh mount: %s", err_text(r));
+		return r;
+	(void)!env_drop_ovl_locked(e);
 	return env_up_locked(e, diag);
 }
 
@@ -265,6 +323,9 @@ int env_ensure_locked(struct env *e, struct diag *diag)
 {
 	if (e->cur.up)
 		return 0;
+	/* What an earlier mount left may hold what could not be written. */
+	if (e->cur.ovl && ovl_flush(e->cur.ovl) < 0)
+		return env_again_locked(e, diag);
 	(void)!env_drop_ovl_locked(e);
 	return env_up_locked(e, diag);
 }

@@ -253,11 +253,17 @@ static int move_locked(struct env *e, enum env_move what, store_layer target, st
 		memcpy(ret->to, ret->from, sizeof(ret->to));
 		return r;
 	}
-	env_down_locked(e);
+	r = env_leave_locked(e, diag);
+	if (r < 0)
+		return r;
 	r = seal_and_move(e, what, target, diag, ret);
-	k = env_drop_ovl_locked(e);
-	if (k < 0)
-		log_error("flush of the tree left behind: %s", err_text(k));
+	if (r < 0) {
+		if (env_again_locked(e, &up) < 0)
+			log_error("mounting again: %s", up.text);
+		return r;
+	}
+	/* All that it held is sealed. */
+	(void)!env_drop_ovl_locked(e);
 	k = env_up_locked(e, &up);
 	if (k < 0)
 		return diag_set(diag, k, "the %s is done, but mounting again failed: %s",

@@ -299,13 +299,13 @@ static bool write_begin(struct writing *w, int fd, const struct iovec *iov, int 
 	w->s = file_of(fd, &w->ino);
 	if (!w->s)
 		return true;
-	err = fault(POWER_FAULT_WRITE, w->s);
+	flags = fcntl(fd, F_GETFL);
+	w->dsync = flags & O_DSYNC;
+	err = w->dsync ? 0 : fault(POWER_FAULT_WRITE, w->s);
 	if (err) {
 		errno = err;
 		return false;
 	}
-	flags = fcntl(fd, F_GETFL);
-	w->dsync = flags & O_DSYNC;
 	w->n = 0;
 	for (int i = 0; i < n; i++)
 		w->n += iov[i].iov_len;

@@ -42,7 +42,8 @@ struct power_rec {
 };
 
 /* Faults, in a file that both sides map. Each slot on its own: the first @after matching calls go
- * well, the next @count fail with @err; @count < 0: all of them. Those that fail are counted. */
+ * well, the next @count fail with @err; @count < 0: all of them. Those that fail are counted. Writes to a
+ * descriptor that syncs each (LMDB's meta page) are spared: docs/durability.md, "What is not promised". */
 enum power_fault {
 	POWER_FAULT_WRITE,
 	POWER_FAULT_SYNC,
