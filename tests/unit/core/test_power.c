@@ -6,6 +6,7 @@
  */
 #include <time.h>
 
+#include "store/fsck.h"
 #include "tests/power/disk.h"
 #include "tests/unit/core/power_work.h"
 
@@ -303,6 +304,27 @@ static bool check_store(struct fx *f, struct crash *c, uint64_t seed)
 	return good && seed % 4 == 0 ? check_goes_on(f, c, &env) : good;
 }
 
+static int told_finding(void *arg, const struct store_finding *f)
+{
+	struct crash *c = arg;
+
+	if (f->state != STORE_FINDING_NOTE)
+		(void)wrong(c, "fsck: %s: %s", f->kind, f->text);
+	return 0;
+}
+
+static bool check_fsck(const char *data, struct crash *c)
+{
+	struct store_fsck_opts o = {.finding = told_finding, .arg = c};
+	struct store_fsck_sum sum = {0};
+	struct diag d = {0};
+	int r = store_fsck(data, &o, &d, &sum);
+
+	if (r < 0)
+		return wrong(c, "fsck: %s", d.text);
+	return sum.damaged + sum.repairable == 0;
+}
+
 static void below(const char *dir, const char *name, char out[static PATH_MAX])
 {
 	if (snprintf(out, PATH_MAX, "%s/%s", dir, name) >= PATH_MAX)
@@ -321,7 +343,7 @@ static bool check_image(const char *dir, struct crash *c, uint64_t seed)
 		return wrong(c, "store_open: %s", d.text);
 	good = check_store(&f, c, seed);
 	store_close(f.s);
-	return good;
+	return good && check_fsck(data, c);
 }
 
 /* ---- many outcomes ---- */
