@@ -84,12 +84,11 @@ PY
 )
 mkdir -p -m 700 "$XDG_RUNTIME_DIR/rattan" "$place"
 
-# Commits, and a collection now and then; each id on the log when it was reported.
+# Commits; each id on the log when it was reported.
 committer() {
 	local n=0 id
 	while kill -0 "$pid" 2> /dev/null && id=$(rt commit -e kill -m "$1.$((n += 1))" 2> commit.err); do
 		grep -oE '[0-9a-f]{12,64}' <<< "$id" | head -n 1 >> commits
-		[ $((n % 4)) = 0 ] && rt gc > /dev/null 2>&1
 		sleep 0.1
 	done
 }
