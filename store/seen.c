@@ -31,6 +31,14 @@ static void seen_set(struct store *s, uint8_t *map, size_t len)
 		(void)munmap(map, len);
 }
 
+/* It becomes visible with its size, and never changes it. One of another size was left by a power cut, and no
+ * collector uses it. */
+static bool size_ok(const struct stat *st)
+{
+	return st->st_size >= (off_t)SEEN_MIN && st->st_size <= (off_t)SEEN_MAX &&
+	       (st->st_size & (st->st_size - 1)) == 0;
+}
+
 int store_seen_open(struct store *s)
 {
 	cleanup_fd int fd = -1;
@@ -44,10 +52,8 @@ int store_seen_open(struct store *s)
 		return errno == ENOENT ? 0 : ret_nerrno();
 	if (fstat(fd, &st) < 0)
 		return ret_nerrno();
-	/* it becomes visible with its size, and never changes it */
-	if (st.st_size < (off_t)SEEN_MIN || st.st_size > (off_t)SEEN_MAX ||
-	    (st.st_size & (st.st_size - 1)))
-		return -EBADMSG;
+	if (!size_ok(&st))
+		return 0;
 	map = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED)
 		return ret_nerrno();
@@ -97,13 +103,14 @@ static int seen_make(struct store *s)
 		if (r == -ENOSPC && ftruncate(fd, 0) < 0)
 			r = ret_nerrno();
 	}
-	return r;
+	return r == 0 && fsync(fd) < 0 ? ret_nerrno() : r;
 }
 
 int store_seen_begin(struct store *s)
 {
 	cleanup_tx MDB_txn *t = NULL;
-	bool have = faccessat(s->dir_fd, SEEN_FILE, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+	struct stat st;
+	bool have = fstatat(s->dir_fd, SEEN_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0 && size_ok(&st);
 	int r = have ? 0 : seen_make(s);
 
 	/* With the lock held nobody is between noting and committing; whoever comes later finds the file. */
@@ -113,6 +120,8 @@ int store_seen_begin(struct store *s)
 		r = ret_nerrno();
 	if (r == 0)
 		r = store_seen_open(s);
+	if (r == 0 && !s->seen)
+		r = -EIO; /* somebody took it away */
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < s->seen_len; i += 8)
