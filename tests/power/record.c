@@ -224,10 +224,12 @@ static void opened(int fd)
 static int fault(enum power_fault what, const struct seen *s)
 {
 	struct power_slot *f = slots ? &slots[what] : NULL;
-	size_t n = f ? strnlen(f->only, sizeof(f->only)) : 0, k = s ? strlen(s->name) : 0;
+	size_t n, k;
 
 	if (!f || !s || !__atomic_load_n(&f->count, __ATOMIC_ACQUIRE))
 		return 0;
+	n = strnlen(f->only, sizeof(f->only));
+	k = strlen(s->name);
 	if (n > k || memcmp(s->name + k - n, f->only, n) != 0)
 		return 0;
 	if (__atomic_load_n(&f->after, __ATOMIC_RELAXED) > 0) {

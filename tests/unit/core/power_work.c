@@ -58,7 +58,7 @@ static void must(bool good, const char *what, long r)
 	_exit(3);
 }
 
-static void note(const char *fmt, ...)
+__attribute__((format(printf, 1, 2))) static void note(const char *fmt, ...)
 {
 	char text[200];
 	va_list ap;

@@ -686,7 +686,7 @@ static bool right_error(enum fail_what what, int err, int r)
 static bool after_failure(struct rig *g, size_t i, const char *before, const char *after,
 			  const char *where)
 {
-	cleanup_free char *t1 = NULL, *t2 = NULL, *t3 = NULL, *t4 = NULL;
+	cleanup_free char *t1 = NULL, *t2 = NULL, *t3 = NULL;
 	bool good = true;
 	int r;
 

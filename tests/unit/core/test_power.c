@@ -165,7 +165,7 @@ struct crash {
 	char text[200];
 };
 
-static bool wrong(struct crash *c, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static bool wrong(struct crash *c, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -412,7 +412,7 @@ static bool try_image(const struct disk *d, const char *dir, struct crash *c, ui
 static void record(const char *dir, const char *log, uint64_t seed, unsigned steps)
 {
 	char data[PATH_MAX];
-	int status;
+	int status = -1;
 	pid_t pid = fork();
 
 	below(dir, "a/data", data);
