@@ -103,7 +103,7 @@ static int complete_some(struct ovl *o, store_ino ino, uint64_t max)
 			unlock(o);
 		}
 	}
-	file_drop(o, &h, false, false);
+	file_drop(o, &h, false, NULL);
 	return r == -EBADMSG ? -EIO : r;
 }
 

@@ -64,7 +64,7 @@ int file_hold(struct ovl *o, store_ino ino, bool change, struct held *ret)
 	return r;
 }
 
-void file_drop(struct ovl *o, struct held *h, bool changed, bool killpriv)
+void file_drop(struct ovl *o, struct held *h, bool changed, bool *killpriv)
 {
 	struct node *n = h->n;
 
@@ -76,7 +76,7 @@ void file_drop(struct ovl *o, struct held *h, bool changed, bool killpriv)
 		if (!atomic_exchange_explicit(&n->written, true, memory_order_relaxed))
 			redo_written(o, n);
 		if (killpriv)
-			other = kill_privileges(o, n);
+			other = *killpriv = kill_privileges(o, n);
 		n->rec.mtime = n->rec.ctime = now_real();
 		node_dirty(o, n);
 		redo_touched(o, n, !other);
@@ -130,7 +130,7 @@ ssize_t ovl_read(struct ovl *o, store_ino ino, uint64_t off, void *buf, size_t n
 			return r;
 		k = io_error(content_read(h.c->c, off, buf, n));
 		again = k == -EIO && host_reread(o, &h);
-		file_drop(o, &h, false, false);
+		file_drop(o, &h, false, NULL);
 		if (!again)
 			break;
 	}
@@ -140,9 +140,17 @@ ssize_t ovl_read(struct ovl *o, store_ino ino, uint64_t off, void *buf, size_t n
 ssize_t ovl_write(struct ovl *o, store_ino ino, uint64_t off, const void *buf, size_t n,
 		  bool killpriv)
 {
+	return ovl_write_told(o, ino, off, buf, n, killpriv ? &killpriv : NULL);
+}
+
+ssize_t ovl_write_told(struct ovl *o, store_ino ino, uint64_t off, const void *buf, size_t n,
+		       bool *killpriv)
+{
 	struct held h;
 	ssize_t k = change_begin(o, true);
 
+	if (killpriv)
+		*killpriv = false;
 	if (k < 0)
 		return k;
 	k = file_hold(o, ino, true, &h);
@@ -167,12 +175,13 @@ int file_truncate(struct ovl *o, store_ino ino, off_t size)
 	if (r < 0)
 		return r;
 	r = (int)io_error(content_truncate(h.c->c, (uint64_t)size));
-	file_drop(o, &h, r == 0, false);
+	file_drop(o, &h, r == 0, NULL);
 	return r;
 }
 
 int ovl_fallocate(struct ovl *o, store_ino ino, int mode, uint64_t off, uint64_t len)
 {
+	bool killed; /* the caller does not say who asks */
 	struct held h;
 	int r;
 
@@ -198,7 +207,7 @@ int ovl_fallocate(struct ovl *o, store_ino ino, int mode, uint64_t off, uint64_t
 		r = (int)io_error(content_fallocate(h.c->c, mode, off, len));
 		if (r == 0)
 			redo_arm(o, 0, 0);
-		file_drop(o, &h, r == 0, true);
+		file_drop(o, &h, r == 0, &killed);
 	}
 	change_end(o);
 	return r;
@@ -216,7 +225,7 @@ int64_t ovl_lseek(struct ovl *o, store_ino ino, int64_t off, int whence)
 	if (r < 0)
 		return r;
 	k = off < 0 ? -ENXIO : io_error(content_seek(h.c->c, off, whence));
-	file_drop(o, &h, false, false);
+	file_drop(o, &h, false, NULL);
 	return k;
 }
 
@@ -232,13 +241,14 @@ static ssize_t copy_held(struct ovl *o, store_ino in, uint64_t off_in, struct he
 		k = -EINVAL;
 	else
 		k = io_error(content_copy(src.c->c, off_in, out->c->c, off_out, n));
-	file_drop(o, &src, false, false);
+	file_drop(o, &src, false, NULL);
 	return k;
 }
 
 ssize_t ovl_copy_range(struct ovl *o, store_ino in, uint64_t off_in, store_ino out,
 		       uint64_t off_out, uint64_t n)
 {
+	bool killed;
 	struct held dst;
 	ssize_t k;
 
@@ -254,7 +264,7 @@ ssize_t ovl_copy_range(struct ovl *o, store_ino in, uint64_t off_in, store_ino o
 		k = copy_held(o, in, off_in, &dst, off_out, n);
 		if (k > 0)
 			redo_arm(o, k, 0);
-		file_drop(o, &dst, k > 0, true);
+		file_drop(o, &dst, k > 0, &killed);
 	}
 	change_end(o);
 	return k;

@@ -178,7 +178,10 @@ int ovl_setattr(struct ovl *o, store_ino ino, const struct stat *st, unsigned se
 		struct ovl_attr *ret) MUST_USE;
 int ovl_statfs(struct ovl *o, struct statvfs *ret) MUST_USE;
 
-/* Size query with size == 0, as getxattr(2). @flags XATTR_CREATE, XATTR_REPLACE. ACLs arrive as
+/* A new access ACL drops the set-group-id bit: who sets it is not in the group. */
+#define OVL_XATTR_KILL_SGID 0x10000
+
+/* Size query with size == 0, as getxattr(2). @flags XATTR_CREATE, XATTR_REPLACE, OVL_XATTR_KILL_SGID. ACLs arrive as
  * system.posix_acl_*: kept, and mirrored in the mode; a default ACL is inherited by what is created. */
 ssize_t ovl_getxattr(struct ovl *o, store_ino ino, const char *name, void *value,
 		     size_t size) MUST_USE;
@@ -193,6 +196,9 @@ ssize_t ovl_read(struct ovl *o, store_ino ino, uint64_t off, void *buf, size_t n
 /* @killpriv: drop set-id bits and security.capability. */
 ssize_t ovl_write(struct ovl *o, store_ino ino, uint64_t off, const void *buf, size_t n,
 		  bool killpriv) MUST_USE;
+/* The same with @killpriv not NULL, and whether there were any. */
+ssize_t ovl_write_told(struct ovl *o, store_ino ino, uint64_t off, const void *buf, size_t n,
+		       bool *killpriv) MUST_USE;
 /* @mode: FALLOC_FL_* (fallocate(2)): 0, KEEP_SIZE, PUNCH_HOLE|KEEP_SIZE, ZERO_RANGE[|KEEP_SIZE]. */
 int ovl_fallocate(struct ovl *o, store_ino ino, int mode, uint64_t off, uint64_t len) MUST_USE;
 /* SEEK_DATA or SEEK_HOLE. */

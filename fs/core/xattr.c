@@ -489,6 +489,8 @@ static int setxattr_locked(struct ovl *o, store_ino ino, const char *name, const
 		r = list_has_room(o, n, name);
 	if (r == 0)
 		r = acl ? acl_apply(o, n, name, value, size) : xattr_set(o, n, name, value, size);
+	if (r == 0 && flags & OVL_XATTR_KILL_SGID && !strcmp(name, ACL_ACCESS))
+		n->rec.mode &= ~(uint32_t)S_ISGID;
 	if (r == 0)
 		xattr_done(o, n);
 	if (r == 0)

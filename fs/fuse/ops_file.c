@@ -34,11 +34,17 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	      struct fuse_file_info *fi)
 {
 	const struct fuse_write_in *raw = (const void *)(op_worker(req)->req + 1);
-	bool killpriv = raw->write_flags & FUSE_WRITE_KILL_SUIDGID;
+	struct session *se = op_session(req);
+	bool killed = false;
+	ssize_t r;
 
 	(void)fi;
-	reply_written(req,
-		      ovl_write(op_session(req)->ovl, ino, (uint64_t)off, buf, size, killpriv));
+	r = ovl_write_told(se->ovl, ino, (uint64_t)off, buf, size,
+			   raw->write_flags & FUSE_WRITE_KILL_SUIDGID ? &killed : NULL);
+	/* The kernel forgets the size and times of what it wrote, not the mode. */
+	if (killed)
+		session_attr_changed(se, ino);
+	reply_written(req, r);
 }
 
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
@@ -65,6 +71,17 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse
 	reply_offset(req, ovl_lseek(op_session(req)->ovl, ino, off, whence));
 }
 
+ssize_t copy_range(struct session *se, store_ino in, uint64_t off_in, store_ino out,
+		   uint64_t off_out, uint64_t n)
+{
+	ssize_t r = ovl_copy_range(se->ovl, in, off_in, out, off_out, n);
+
+	/* It may have dropped set-id bits. */
+	if (r > 0)
+		session_attr_changed(se, out);
+	return r;
+}
+
 void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t off_in, struct fuse_file_info *fi_in,
 			fuse_ino_t out, off_t off_out, struct fuse_file_info *fi_out, size_t len,
 			int flags)
@@ -72,8 +89,8 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t off_in, struct fuse
 	(void)fi_in;
 	(void)fi_out;
 	(void)flags; /* none are defined */
-	reply_written(req, ovl_copy_range(op_session(req)->ovl, in, (uint64_t)off_in, out,
-					  (uint64_t)off_out, len));
+	reply_written(req, copy_range(op_session(req), in, (uint64_t)off_in, out, (uint64_t)off_out,
+				      len));
 }
 
 /* Not ENOSYS: what asks (lsattr, terminals) expects the answer of a file that is no device. */

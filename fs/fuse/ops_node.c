@@ -127,10 +127,9 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 	reply_xattr(req, r, size, w->out);
 }
 
-void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
-		 int flags)
+int setxattr_told(struct worker *w, store_ino ino, const char *name, const void *value, size_t size,
+		  int flags)
 {
-	struct worker *w = op_worker(req);
 	const void *stored = value;
 	int r;
 
@@ -142,7 +141,13 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 	r = ovl_setxattr(w->se->ovl, ino, name, stored, size, flags);
 	if (r == 0)
 		session_attr_changed(w->se, ino);
-	reply_status(req, r);
+	return r;
+}
+
+void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
+		 int flags)
+{
+	reply_status(req, setxattr_told(op_worker(req), ino, name, value, size, flags));
 }
 
 void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)

@@ -1,12 +1,14 @@
 /*
  * Requests that libfuse 3.14 does not know, answered from the raw bytes: O_TMPFILE, statx with its
- * birth time, 64-bit copy_file_range; and interrupts, which nobody needs to know about.
+ * birth time, 64-bit copy_file_range, setxattr with flags; and interrupts, which nobody needs to know
+ * about.
  */
 #include "fs/fuse/session_internal.h"
 
 #include <string.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "fs/fuse/ids.h"
@@ -145,11 +147,30 @@ static void raw_copy(struct worker *w)
 	ssize_t n;
 
 	n = !in ? -EIO
-		: ovl_copy_range(w->se->ovl, w->req->nodeid, in->off_in, in->nodeid_out,
-				 in->off_out, in->len);
+		: copy_range(w->se, w->req->nodeid, in->off_in, in->nodeid_out, in->off_out,
+			     in->len);
 	if (n > 0)
 		out.bytes_copied = (uint64_t)n;
 	(void)raw_reply(w, n < 0 ? (int)n : 0, &out, sizeof(out));
+}
+
+static int raw_setxattr(struct worker *w)
+{
+	const struct proto_setxattr_in *in = raw_arg(w, sizeof(*in));
+	const char *name = (const char *)(in + 1), *end;
+	size_t room;
+	int flags;
+
+	if (!in)
+		return -EIO;
+	room = w->req_len - sizeof(*w->req) - sizeof(*in);
+	end = memchr(name, '\0', room);
+	if (!end || in->size > room - (size_t)(end + 1 - name))
+		return -EIO;
+	flags = (int)(in->flags & (XATTR_CREATE | XATTR_REPLACE));
+	if (in->setxattr_flags & FUSE_SETXATTR_ACL_KILL_SGID)
+		flags |= OVL_XATTR_KILL_SGID;
+	return setxattr_told(w, w->req->nodeid, name, end + 1, in->size, flags);
 }
 
 /* The one place where ENOSYS is meant: no operation waits for anything that an interrupt could cut
@@ -179,6 +200,11 @@ bool raw_serve(struct worker *w)
 		return true;
 	case PROTO_COPY_FILE_RANGE_64:
 		raw_copy(w);
+		return true;
+	case FUSE_SETXATTR:
+		if (!w->se->setxattr_ext)
+			return false;
+		(void)raw_reply(w, raw_setxattr(w), NULL, 0);
 		return true;
 	case FUSE_INTERRUPT:
 		raw_interrupt(w);

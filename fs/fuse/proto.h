@@ -59,6 +59,11 @@ struct proto_prune_out {
 	uint64_t spare;
 };
 
+/* The body of SETXATTR with FUSE_SETXATTR_EXT; name and value follow. */
+struct proto_setxattr_in {
+	uint32_t size, flags, setxattr_flags, padding;
+};
+
 struct proto_copy_out {
 	uint64_t bytes_copied;
 };

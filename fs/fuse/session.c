@@ -114,7 +114,8 @@ void op_init(void *session, struct fuse_conn_info *conn)
 }
 
 /* libfuse 3.14 does not know KILLPRIV_V2: without it the kernel asks for security.capability at
- * every first write. What it obliges us to is in ops_file.c and ops_node.c. */
+ * every first write. What it obliges us to is in ops_file.c and ops_node.c. Nor SETXATTR_EXT, without
+ * which nobody tells that a new ACL has to drop the set-group-id bit: ops_raw.c. */
 static void patch_init(struct session *se, struct iovec *iov, int count)
 {
 	struct fuse_out_header *head = iov[0].iov_base;
@@ -125,7 +126,8 @@ static void patch_init(struct session *se, struct iovec *iov, int count)
 	if (count < 2 || iov[1].iov_len < FUSE_COMPAT_22_INIT_OUT_SIZE)
 		return;
 	out = iov[1].iov_base;
-	out->flags |= (uint32_t)(se->init_flags & FUSE_HANDLE_KILLPRIV_V2);
+	out->flags |= (uint32_t)(se->init_flags & (FUSE_HANDLE_KILLPRIV_V2 | FUSE_SETXATTR_EXT));
+	se->setxattr_ext = se->init_flags & FUSE_SETXATTR_EXT;
 	se->inited = true;
 }
 

@@ -89,7 +89,7 @@ struct session {
 	struct loop loop;
 	struct notifier notifier;
 	/* Written while INIT is served, before there is a second thread. */
-	bool inited, no_open, no_opendir;
+	bool inited, no_open, no_opendir, setxattr_ext;
 	uint64_t init_unique;
 	uint64_t init_flags; /* what the kernel offers */
 };
@@ -159,6 +159,9 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
 void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
 		 int flags);
+/* Sets it, ids as stored, and tells the kernel what changed; the answer is the caller's. */
+int setxattr_told(struct worker *w, store_ino ino, const char *name, const void *value, size_t size,
+		  int flags);
 void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
 
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
@@ -179,6 +182,9 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len,
 		  struct fuse_file_info *fi);
 void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi);
+/* The copy, and the kernel is told what changed. */
+ssize_t copy_range(struct session *se, store_ino in, uint64_t off_in, store_ino out,
+		   uint64_t off_out, uint64_t n);
 void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t off_in, struct fuse_file_info *fi_in,
 			fuse_ino_t out, off_t off_out, struct fuse_file_info *fi_out, size_t len,
 			int flags);

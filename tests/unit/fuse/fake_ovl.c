@@ -27,7 +27,9 @@ static void fill(struct ovl *o, store_ino ino, struct ovl_attr *a)
 		.st = {.st_ino = ino,
 		       .st_mode = ino == 1 || ino == FAKE_DIR
 					  ? S_IFDIR | 0755
-					  : S_IFREG | (ino == FAKE_SETUID ? 04755 : 0644),
+					  : S_IFREG | (ino != FAKE_SETUID           ? 0644
+						       : atomic_load(&o->no_setuid) ? 0755
+										    : 04755),
 		       .st_nlink = (nlink_t)(1 + atomic_load(&o->more_links)),
 		       .st_ctim.tv_sec = atomic_load(&o->ctime),
 		       .st_uid = 1234,
@@ -239,7 +241,12 @@ ssize_t ovl_listxattr(struct ovl *o, store_ino ino, char *list, size_t size)
 int ovl_setxattr(struct ovl *o, store_ino ino, const char *name, const void *value, size_t size,
 		 int flags)
 {
-	(void)ino, (void)name, (void)value, (void)size, (void)flags;
+	(void)ino;
+	atomic_store(&o->xattr_size, (int)size);
+	atomic_store(&o->xattr_flags, flags);
+	atomic_store(&o->xattr_first, strcmp(name, "user.x") != 0 ? -1
+				      : size                      ? *(const char *)value
+								  : 0);
 	return atomic_load(&o->result);
 }
 
@@ -264,14 +271,17 @@ ssize_t ovl_read(struct ovl *o, store_ino ino, uint64_t off, void *buf, size_t n
 	return (ssize_t)n;
 }
 
-ssize_t ovl_write(struct ovl *o, store_ino ino, uint64_t off, const void *buf, size_t n,
-		  bool killpriv)
+ssize_t ovl_write_told(struct ovl *o, store_ino ino, uint64_t off, const void *buf, size_t n,
+		       bool *killpriv)
 {
 	int r = atomic_load(&o->result);
 
 	(void)ino, (void)off, (void)buf;
 	atomic_fetch_add(&o->writes, 1);
-	atomic_fetch_add(&o->killpriv, killpriv);
+	if (killpriv) {
+		atomic_fetch_add(&o->killpriv, 1);
+		*killpriv = ino == FAKE_SETUID && !atomic_exchange(&o->no_setuid, true);
+	}
 	return r < 0 ? r : (ssize_t)n;
 }
 

@@ -29,7 +29,10 @@ struct ovl {
 	_Atomic unsigned set;      /* the last setattr's flags */
 	_Atomic unsigned uid;      /* the last setattr's or creation's owner */
 	_Atomic unsigned umask;
-	_Atomic int killpriv; /* writes with the flag */
+	_Atomic int killpriv;   /* writes with the flag */
+	_Atomic bool no_setuid; /* "h" has lost the bit by one */
+	_Atomic int xattr_size, xattr_flags,
+		xattr_first; /* of what was set last; -1: another than user.x */
 	_Atomic int writes, copies, tmpfiles, fsyncs, flushes;
 	_Atomic uint64_t size;      /* set: of every file; 0: FAKE_SIZE */
 	_Atomic uint32_t valid_ms;  /* set: of what is answered; 0: OVL_FOREVER */

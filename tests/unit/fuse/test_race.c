@@ -4,6 +4,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "fs/fuse/mount.h"
 #include "fs/fuse/proto.h"
 #include "tests/lib/tap.h"
@@ -43,6 +44,31 @@ static int c_setxattr(int arg)
 {
 	(void)arg;
 	return setxattr("a", "user.x", "y", 1, 0) < 0 ? -errno : 0;
+}
+
+static int c_setxattr_n(int size)
+{
+	static char value[65536] = {'z'};
+
+	return setxattr("a", "user.x", value, (size_t)size, XATTR_CREATE) < 0 ? -errno : 0;
+}
+
+/* The mode and nothing else, which needs no time. */
+static int c_mode(int arg)
+{
+	struct statx sx;
+
+	(void)arg;
+	return statx(AT_FDCWD, "h", 0, STATX_MODE, &sx) < 0 ? -errno : sx.stx_mode & 07777;
+}
+
+static int c_write(int arg)
+{
+	int fd = open("h", O_WRONLY | O_CLOEXEC), r = fd < 0 || write(fd, "x", 1) != 1 ? -errno : 0;
+
+	(void)arg;
+	(void)close(fd);
+	return r;
 }
 
 static int c_fallocate(int arg)
@@ -186,6 +212,28 @@ static void test_links(struct rig *r, struct session *se, struct ovl *o, const s
 	atomic_store(&o->more_links, 0);
 }
 
+static void test_mode(struct rig *r)
+{
+	eq_int(rig_do(r, c_mode, 0), 04755, "a set-id file");
+	eq_int(rig_do(r, c_write, 0), 0, "is written, which drops the bit");
+	eq_int(rig_do(r, c_mode, 0), 0755, "so that nobody sees it, nor runs it with it");
+}
+
+static void test_xattrs(struct rig *r, struct ovl *o)
+{
+	static const int sizes[] = {1, 0, 4096, 65536};
+
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		eq_int(rig_do(r, c_setxattr_n, sizes[i]), 0, "an xattr of %d bytes", sizes[i]);
+		eq_int(atomic_load(&o->xattr_size), sizes[i], "arrives");
+		eq_int(atomic_load(&o->xattr_first), sizes[i] ? 'z' : 0, "with name and value");
+		eq_int(atomic_load(&o->xattr_flags), XATTR_CREATE, "and flags");
+	}
+	atomic_store(&o->result, -ENOSPC);
+	eq_int(rig_do(r, c_setxattr, 0), -ENOSPC, "or the error comes back");
+	atomic_store(&o->result, 0);
+}
+
 int main(void)
 {
 	static struct ovl o;
@@ -211,6 +259,8 @@ int main(void)
 	}
 	test_overtaking(&r, &o);
 	test_links(&r, se, &o, &n);
+	test_mode(&r);
+	test_xattrs(&r, &o);
 	eq_int(mount_detach(r.mnt, false), 0, "unmount");
 	session_stop(se);
 	rig_close(&r);
