@@ -55,15 +55,17 @@ static int lookup_fast(struct ovl *o, store_ino parent, const char *name, size_t
 	return 0;
 }
 
-static int lookup_dot(struct ovl *o, store_ino parent, const char *name, struct ovl_entry *ret)
+static int lookup_dot(struct ovl *o, store_ino ino, const char *name, struct ovl_entry *ret)
 {
-	struct node *dir, *n;
+	struct node *n;
 	int r;
 
 	lock_excl(o);
-	r = node_get_dir(o, parent, false, &dir);
-	if (r == 0)
-		r = node_get(o, name[1] && dir->rec.parent ? dir->rec.parent : dir->ino, &n);
+	r = node_get(o, ino, &n);
+	if (r == 0 && name[1] && !S_ISDIR(n->rec.mode))
+		r = -ENOTDIR;
+	if (r == 0 && name[1] && n->rec.parent)
+		r = node_get(o, n->rec.parent, &n);
 	if (r == 0)
 		node_entry(o, n, 0, ret);
 	unlock(o);

@@ -116,7 +116,8 @@ int ovl_request_done(struct ovl *o, uint64_t tag, store_ino ino, struct ovl_done
 
 /* ---- names ---- */
 
-/* 0 with ret->ino == 0 and valid_ms set: no such name (no reference taken). */
+/* 0 with ret->ino == 0 and valid_ms set: no such name (no reference taken). "." finds any inode by its
+ * number (file handles), ".." the parent of a directory. */
 int ovl_lookup(struct ovl *o, store_ino parent, const char *name, struct ovl_entry *ret) MUST_USE;
 void ovl_forget(struct ovl *o, store_ino ino, uint64_t n);
 int ovl_mknod(struct ovl *o, store_ino parent, const char *name, mode_t mode, dev_t rdev,

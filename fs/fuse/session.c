@@ -75,7 +75,9 @@ void op_init(void *session, struct fuse_conn_info *conn)
 		bool on;
 	} caps[] = {
 		{FUSE_CAP_ASYNC_READ, true},
-		{FUSE_CAP_ASYNC_DIO, true},
+		/* The kernel does not drop the pages under an asynchronous write that were read
+		 * while it was on its way (fuse_aio_complete): they would stay stale. */
+		{FUSE_CAP_ASYNC_DIO, false},
 		{FUSE_CAP_PARALLEL_DIROPS, true},
 		{FUSE_CAP_READDIRPLUS, true},
 		{FUSE_CAP_READDIRPLUS_AUTO, true},

@@ -504,7 +504,7 @@ static void test_changes(struct fx *f)
 static void test_paths(struct fx *f)
 {
 	cleanup_buf struct buf b = {0};
-	struct ovl_entry e;
+	struct ovl_entry e, again;
 	struct statvfs v;
 
 	if (fx_make(f, "p", FX_DIR, 0755) < 0 || fx_make(f, "p/q", FX_DIR, 0755) < 0 ||
@@ -527,6 +527,14 @@ static void test_paths(struct fx *f)
 	eq_int(ovl_statfs(f->o, &v), 0, "statfs");
 	ok(v.f_blocks >= v.f_bfree && v.f_bavail > 0 && v.f_namemax == 255 && v.f_ffree > 0,
 	   "gives numbers an installer can use");
+	eq_int(fx_get(f, "p/q/f", &e), 0, "a file");
+	eq_int(ovl_lookup(f->o, e.ino, ".", &again), 0, "is found by its number");
+	eq_int(again.ino, e.ino, "as itself");
+	ovl_forget(f->o, e.ino, 2);
+	eq_int(ovl_flush(f->o), 0, "and when it was forgotten");
+	eq_int(ovl_lookup(f->o, again.ino, ".", &e), 0, "too");
+	eq_int(ovl_lookup(f->o, again.ino, "..", &e), -ENOTDIR, "but has no parent");
+	ovl_forget(f->o, again.ino, 1);
 }
 
 static void test_policy(struct fx *f)

@@ -278,6 +278,8 @@ ssize_t ovl_write_told(struct ovl *o, store_ino ino, uint64_t off, const void *b
 
 	(void)ino, (void)off, (void)buf;
 	atomic_fetch_add(&o->writes, 1);
+	if (atomic_exchange(&o->hold_write, false))
+		hold(o);
 	if (killpriv) {
 		atomic_fetch_add(&o->killpriv, 1);
 		*killpriv = ino == FAKE_SETUID && !atomic_exchange(&o->no_setuid, true);

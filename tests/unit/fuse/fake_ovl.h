@@ -19,20 +19,20 @@
 #define FAKE_SETUID (FAKE_FIRST + 7) /* "h" */
 
 struct ovl {
-	_Atomic int result; /* set: what every changing call returns when negative */
-	_Atomic bool hold;  /* set: reads of "a", and every fsync, wait while true */
-	_Atomic store_ino
-		hold_attr; /* set: the next getattr of this inode waits too, with what it read */
-	_Atomic int held;  /* calls that wait now */
-	_Atomic int read_delay_us; /* set */
-	_Atomic int refs;          /* references that the kernel holds, root excluded */
-	_Atomic unsigned set;      /* the last setattr's flags */
-	_Atomic unsigned uid;      /* the last setattr's or creation's owner */
+	_Atomic int result;          /* set: what every changing call returns when negative */
+	_Atomic bool hold;           /* set: reads of "a", and every fsync, wait while true */
+	_Atomic bool hold_write;     /* set: the next write waits too */
+	_Atomic store_ino hold_attr; /* set: the next getattr of it waits too, with what it read */
+	_Atomic int held;            /* calls that wait now */
+	_Atomic int read_delay_us;   /* set */
+	_Atomic int refs;            /* references that the kernel holds, root excluded */
+	_Atomic unsigned set;        /* the last setattr's flags */
+	_Atomic unsigned uid;        /* the last setattr's or creation's owner */
 	_Atomic unsigned umask;
 	_Atomic int killpriv;   /* writes with the flag */
 	_Atomic bool no_setuid; /* "h" has lost the bit by one */
-	_Atomic int xattr_size, xattr_flags,
-		xattr_first; /* of what was set last; -1: another than user.x */
+	/* Of what was set last; first -1: another than user.x. */
+	_Atomic int xattr_size, xattr_flags, xattr_first;
 	_Atomic int writes, copies, tmpfiles, fsyncs, flushes;
 	_Atomic uint64_t size;      /* set: of every file; 0: FAKE_SIZE */
 	_Atomic uint32_t valid_ms;  /* set: of what is answered; 0: OVL_FOREVER */

@@ -1,6 +1,9 @@
 /* Answers that overtake each other on their way into the kernel: what it caches must be the newest, and its own
  * count of links must not lose one twice. */
 #include <fcntl.h>
+#include <linux/aio_abi.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -83,6 +86,44 @@ static int c_fallocate(int arg)
 	return r;
 }
 
+/* An asynchronous write past the page cache, of bytes that are there, and its end. */
+static int c_aio(int arg)
+{
+	void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = open("b", O_WRONLY | O_DIRECT | O_CLOEXEC), r = 0;
+	struct iocb cb = {.aio_fildes = (uint32_t)fd,
+			  .aio_lio_opcode = IOCB_CMD_PWRITE,
+			  .aio_buf = (uintptr_t)p,
+			  .aio_nbytes = 4096};
+	struct iocb *list[] = {&cb};
+	struct io_event e;
+	aio_context_t ctx = 0;
+
+	(void)arg;
+	if (fd < 0 || p == MAP_FAILED || syscall(SYS_io_setup, 1, &ctx) < 0)
+		return -errno;
+	if (syscall(SYS_io_submit, ctx, 1, list) != 1 ||
+	    syscall(SYS_io_getevents, ctx, 1, 1, &e, NULL) != 1)
+		r = -errno;
+	else
+		r = (int)e.res;
+	(void)syscall(SYS_io_destroy, ctx);
+	(void)close(fd);
+	(void)munmap(p, 4096);
+	return r;
+}
+
+static int c_read(int arg)
+{
+	char buf[4096];
+	int fd = open("b", O_RDONLY | O_CLOEXEC),
+	    r = fd < 0 ? -errno : (int)read(fd, buf, sizeof(buf));
+
+	(void)arg;
+	(void)close(fd);
+	return r;
+}
+
 static int c_unlink(int arg)
 {
 	(void)arg;
@@ -127,12 +168,12 @@ static int c_link(int arg)
 
 /* ---- tests ---- */
 
-static uint64_t getattrs(struct session *se)
+static uint64_t count(struct session *se, int op)
 {
 	struct session_stats s;
 
 	session_stats(se, &s);
-	return s.by_op[FUSE_GETATTR];
+	return s.by_op[op];
 }
 
 static bool held(struct ovl *o, int n)
@@ -193,10 +234,10 @@ static void test_links(struct rig *r, struct session *se, struct ovl *o, const s
 	atomic_store(&o->unsettled, 7);
 	atomic_store(&o->more_links, -1);
 	refresh(n);
-	before = getattrs(se);
+	before = count(se, FUSE_GETATTR);
 	eq_int(rig_do(r, c_links, 0), 0, "an unsettled count is shown");
 	eq_int(rig_do(r, c_links, 0), 0, "again");
-	eq_int(getattrs(se), before + 2, "and not cached");
+	eq_int(count(se, FUSE_GETATTR), before + 2, "and not cached");
 	eq_int(rig_do(r, c_link, 0), 0, "nor taken over: the kernel links the file");
 
 	atomic_store(&o->told, false);
@@ -205,11 +246,28 @@ static void test_links(struct rig *r, struct session *se, struct ovl *o, const s
 		(void)usleep(1000);
 	eq_int(atomic_load(&o->unsettled), 0, "soon");
 	eq_int(rig_do(r, c_links, 0), 0, "then asked for once more");
-	before = getattrs(se);
+	before = count(se, FUSE_GETATTR);
 	eq_int(rig_do(r, c_links, 0), 0, "and kept");
-	eq_int(getattrs(se), before, "without a message");
+	eq_int(count(se, FUSE_GETATTR), before, "without a message");
 	eq_int(rig_do(r, c_link, 0), -ENOENT, "by the kernel, too");
 	atomic_store(&o->more_links, 0);
+}
+
+/* What is read while a direct write is on its way is of before, and must not stay. */
+static void test_direct(struct rig *r, struct session *se, struct ovl *o)
+{
+	uint64_t before;
+
+	atomic_store(&o->hold, true);
+	atomic_store(&o->hold_write, true);
+	rig_call(r, 1, c_aio, 0);
+	ok(held(o, 1), "an asynchronous direct write is on its way");
+	eq_int(rig_do(r, c_read, 0), 4096, "its place is read");
+	before = count(se, FUSE_READ);
+	atomic_store(&o->hold, false);
+	eq_int(rig_wait(r, 1, 2000), 4096, "it ends");
+	eq_int(rig_do(r, c_read, 0), 4096, "its place is read again");
+	ok(count(se, FUSE_READ) > before, "from the file system");
 }
 
 static void test_mode(struct rig *r)
@@ -259,6 +317,7 @@ int main(void)
 	}
 	test_overtaking(&r, &o);
 	test_links(&r, se, &o, &n);
+	test_direct(&r, se, &o);
 	test_mode(&r);
 	test_xattrs(&r, &o);
 	eq_int(mount_detach(r.mnt, false), 0, "unmount");
