@@ -150,6 +150,30 @@ void listing_set(struct ovl *o, struct node *dir, const char *name, size_t len, 
 	e->host = false;
 }
 
+void listing_rename(struct ovl *o, struct node *dir, const char *name, size_t len, const char *to,
+		    size_t tolen)
+{
+	struct listing *l = dir->listing;
+	struct listing_entry *e = l ? listing_find(o, l, name, len) : NULL, *k;
+
+	if (!e || listing_find(o, l, to, tolen))
+		return;
+	k = calloc(1, sizeof(*k) + tolen + 1);
+	if (!k || table_add(&l->hash, &k->link, table_hash(o->seed, to, tolen)) < 0) {
+		free(k);
+		listing_free(l);
+		dir->listing = NULL;
+		return;
+	}
+	memcpy(k->name, to, tolen);
+	k->len = tolen;
+	k->cookie = e->cookie;
+	k->slot = e->slot;
+	l->slots[k->slot] = k;
+	table_del(&l->hash, &e->link);
+	free(e);
+}
+
 struct load {
 	struct ovl *o;
 	struct node *dir;

@@ -465,6 +465,10 @@ int listing_load(struct ovl *o, struct node *dir, bool fresh) MUST_USE;
 /* Keep @dir's listing right; on -ENOMEM it is dropped, to be built again. */
 void listing_set(struct ovl *o, struct node *dir, const char *name, size_t len, store_ino ino,
 		 uint32_t type);
+/* Before a rename within @dir: the new name takes the old one's place, so that whoever lists the directory
+ * meanwhile finds the file once. A name that is there already keeps its own. */
+void listing_rename(struct ovl *o, struct node *dir, const char *name, size_t len, const char *to,
+		    size_t tolen);
 /* The first slot whose cookie is not below @cookie. */
 size_t listing_seek(const struct listing *l, uint64_t cookie);
 bool listing_empty(const struct listing *l);

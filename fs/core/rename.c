@@ -171,6 +171,8 @@ static int replace(struct ovl *o, struct end *from, struct end *to)
 	if (r < 0)
 		return r;
 	moved(o, from->n, to, &move, &now);
+	if (from->dir == to->dir)
+		listing_rename(o, from->dir, from->name, from->len, to->name, to->len);
 	name_set(o, &from->e, &from->f, 0, 0);
 	name_set(o, &to->e, &to->f, from->n->ino, from->n->rec.mode & S_IFMT);
 	dir_touched(o, from->dir, &now, isdir ? -1 : 0);

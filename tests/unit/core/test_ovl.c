@@ -415,6 +415,45 @@ static void test_cookies(struct fx *f)
 	ovl_forget(f->o, d.ino, 1);
 }
 
+/* Each name is renamed away and back when it has been listed. */
+static void test_renamed_meanwhile(struct fx *f)
+{
+	struct ovl_entry d = must_make(f, STORE_ROOT_INO, "renamed", S_IFDIR | 0755);
+	static struct seen s;
+	uint64_t before;
+	unsigned turns = 0, missed = 0;
+	char name[16];
+
+	for (unsigned i = 0; i < 300; i++) {
+		snprintf(name, sizeof(name), "n%u", i);
+		ovl_forget(f->o, must_make(f, d.ino, name, S_IFREG | 0644).ino, 1);
+	}
+	do {
+		before = s.last;
+		s.room = 1;
+		if (ovl_readdir(f->o, d.ino, s.last, false, see, &s) < 0)
+			tap_fatal("readdir");
+		if (s.last <= 2 || s.last == before)
+			continue;
+		snprintf(name, sizeof(name), "n%u", s.n - 1);
+		if (ovl_rename(f->o, d.ino, name, d.ino, "away", 0) < 0 ||
+		    ovl_rename(f->o, d.ino, "away", d.ino, name, 0) < 0)
+			tap_fatal("rename");
+	} while (s.last != before && ++turns < 1000);
+	for (unsigned i = 0; i < 300; i++)
+		missed += !s.names[i];
+	eq_int(missed, 0, "names that are renamed while they are listed are not missed");
+	eq_int(s.twice, 0, "nor come again and again");
+	if (ovl_rename(f->o, d.ino, "n5", d.ino, "n250", 0) < 0)
+		tap_fatal("rename");
+	memset(&s, 0, sizeof(s));
+	s.room = 1000;
+	eq_int(ovl_readdir(f->o, d.ino, 0, false, see, &s), 0, "one that replaces another");
+	eq_int(s.n, 299, "is listed once");
+	eq_int(s.twice, 0, "in its place");
+	ovl_forget(f->o, d.ino, 1);
+}
+
 static int count(void *arg, const char *name, uint64_t cookie, const struct ovl_entry *e)
 {
 	(void)name;
@@ -620,6 +659,7 @@ int main(void)
 	test_big_orphan(&f);
 	test_quiet_orphan(&f);
 	test_cookies(&f);
+	test_renamed_meanwhile(&f);
 	test_changes(&f);
 	test_paths(&f);
 	test_policy(&f);
