@@ -87,6 +87,8 @@ static int one_name(void *arg, const char *name, size_t len, const struct rec_na
 {
 	struct reading *r = arg;
 
+	if (n->ino == STORE_DAMAGED_INO)
+		fprintf(r->out, "!");
 	fprintf(r->out, "%llu", (unsigned long long)n->ino);
 	fprintf(r->out, " %.*s\n", (int)len, name);
 	if (S_ISDIR(n->type) && r->ndirs < 8)
