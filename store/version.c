@@ -88,15 +88,16 @@ int store_ver_find(MDB_cursor *c, enum store_db db, const struct store_anc *a, c
 	key_layer(&k, a->layer);
 	r = seek(c, &k, &key, &val);
 	for (; r == 0; r = steps ? step(c, &key, &val) : seek(c, &k, &key, &val)) {
+		bool near = steps == 0 && order(&key, &k) != 0; /* not exactly what was sought */
 		MDB_val bare = val;
 		store_layer l;
 
-		if (steps == 0 && order(&key, &k) != 0)
-			r = look_around(c, db, &k);
-		if (r < 0)
+		if (!starts(&key, prefix, plen) || key.mv_size != plen + 8) {
+			r = absent(db, &k, &key, &val);
+			if (r == -ENOENT && near && before(c, db, &k, false) < 0)
+				r = -EBADMSG;
 			return r;
-		if (!starts(&key, prefix, plen) || key.mv_size != plen + 8)
-			return absent(db, &k, &key, &val);
+		}
 		/* Also of what is stepped over: which layer it is of may be what is damaged. */
 		r = store_sum_strip(db, &key, &bare);
 		if (r < 0)
@@ -104,8 +105,12 @@ int store_ver_find(MDB_cursor *c, enum store_db db, const struct store_anc *a, c
 		l = layer_of(&key);
 		if (store_anc_has(a, l) && bare.mv_size) {
 			*ret = bare;
-			return 0;
+			r = near ? before(c, db, &k, false) : 0;
+			return r < 0 ? r : 0;
 		}
+		r = near ? look_around(c, db, &k) : 0;
+		if (r < 0)
+			return r;
 		if (++steps < STEPS)
 			continue;
 		l = store_anc_below(a, l);

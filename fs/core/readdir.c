@@ -37,8 +37,8 @@ static int emit_dots(struct dirread *d, uint64_t cookie)
 	return cookie < 2 && give(d, "..", 2, &e);
 }
 
-/* A name whose file cannot be looked at (a mount of somebody else's, a directory without x) is listed all
- * the same: one of them must not hide the others. */
+/* A name whose file cannot be looked at (a mount of somebody else's, a directory without x, a damaged record) is
+ * listed all the same: one of them must not hide the others. */
 static int emit_name(struct dirread *d, const struct listing_entry *le)
 {
 	struct ovl_entry e = {.attr.st = {.st_ino = INO_UNKNOWN, .st_mode = le->type}};
@@ -65,7 +65,7 @@ static int emit_plus(struct dirread *d, const struct listing_entry *le)
 	store_ino ino;
 	int r = lookup_locked(d->o, d->dir, le->name, le->len, &e);
 
-	if (r < 0 && r != -ENOMEM && le->host)
+	if (r == -EIO || (r < 0 && r != -ENOMEM && le->host))
 		return emit_name(d, le);
 	if (r < 0 || !e.ino)
 		return r;
