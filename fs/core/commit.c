@@ -49,20 +49,50 @@ static int see_key(void *arg, enum store_key_kind kind, store_ino ino, const cha
 	return kind == STORE_KEY_INODE ? inos_add(arg, ino) : 0;
 }
 
-int partial_load(struct ovl *o)
+/* What @ino, without a name, leaves behind: records of this layer alone, or one that hides an older
+ * inode and stays (see node_end). */
+static int end_leftover(struct ovl *o, struct store_view **below, store_ino ino)
 {
+	cleanup_rec_inode struct rec_inode rec = {0};
+	struct store_layer_info li;
+	int r = 0;
+
+	if (!*below) {
+		r = store_layer_get(o->store, o->layer, &li);
+		if (r == 0 && li.parent)
+			r = store_view_open(o->store, li.parent, below);
+		if (r < 0)
+			return r;
+	}
+	if (*below)
+		r = store_view_inode(*below, ino, &rec);
+	return r == -ENOENT || !*below ? node_dead(o, ino) : r;
+}
+
+static int see_leftover(struct ovl *o, struct store_view **below, store_ino ino)
+{
+	cleanup_rec_inode struct rec_inode rec = {0};
+	int r = store_view_inode(o->view, ino, &rec);
+
+	/* Damage is told to whoever reads the inode; the rest of the tree opens. */
+	if (r < 0)
+		return r == -ENOENT || r == -EBADMSG ? 0 : r;
+	/* With a journal to go on from, somebody may have it open. */
+	if (rec.nlink == 0)
+		return o->resumed ? 0 : end_leftover(o, below, ino);
+	return rec_is_partial(&rec) ? ino_set_add(&o->partial, ino) : 0;
+}
+
+int leftovers_load(struct ovl *o)
+{
+	struct store_view *below = NULL;
 	struct inos l = {0};
 	int r = store_layer_journal(o->store, o->layer, see_key, &l);
 
-	for (size_t i = 0; r == 0 && i < l.n; i++) {
-		cleanup_rec_inode struct rec_inode rec = {0};
-
-		r = store_view_inode(o->view, l.v[i], &rec);
-		if (r == 0 && rec_is_partial(&rec))
-			r = ino_set_add(&o->partial, l.v[i]);
-		if (r == -ENOENT)
-			r = 0;
-	}
+	for (size_t i = 0; r == 0 && i < l.n; i++)
+		r = see_leftover(o, &below, l.v[i]);
+	if (below)
+		store_view_close(below);
 	free(l.v);
 	return r;
 }

@@ -197,7 +197,7 @@ static int ovl_load(struct ovl *o)
 	if (r == 0)
 		r = root_load(o);
 	if (r == 0 && o->reopened_dirty && !(o->flags & OVL_RDONLY))
-		r = partial_load(o);
+		r = leftovers_load(o);
 	if (r == 0 && o->resumed)
 		r = redo_all(o);
 	if (r == 0 && o->journal)

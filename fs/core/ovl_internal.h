@@ -574,6 +574,7 @@ bool flush_wanted(struct ovl *o);
 /* o->freeze exclusive, by the one who flushes: go on in the layer that a commit opened, if that has not
  * been done. */
 int commit_go_on(struct ovl *o) MUST_USE;
-/* At open: which files of the layer still need their host file. */
-int partial_load(struct ovl *o) MUST_USE;
+/* At open: which files of the layer still need their host file, and which inodes have no name and, with
+ * their last process gone, nobody who could use them. */
+int leftovers_load(struct ovl *o) MUST_USE;
 bool rec_is_partial(const struct rec_inode *r);

@@ -284,6 +284,39 @@ static void test_orphans(struct fx *f)
 	eq_str(buf, "tmp", "before");
 }
 
+static void test_leftovers(struct fx *f)
+{
+	struct ovl_entry old = must_make(f, STORE_ROOT_INO, "older", S_IFREG | 0644), e, t;
+	struct ovl_cred c = fx_cred();
+	struct store_view *v;
+	struct rec_inode r;
+
+	fx_umount(f);
+	if (store_layer_seal(f->s, f->layer) < 0)
+		tap_fatal("seal");
+	fx_child(f, f->layer);
+	fx_mount(f);
+	e = must_make(f, STORE_ROOT_INO, "left", S_IFREG | 0644);
+	eq_int(ovl_write(f->o, e.ino, 0, "hello", 5, false), 5, "written");
+	eq_int(ovl_flush(f->o), 0, "flushed");
+	eq_int(ovl_unlink(f->o, STORE_ROOT_INO, "left"), 0, "unlinked while open");
+	eq_int(ovl_lookup(f->o, STORE_ROOT_INO, "older", &old), 0, "an older one");
+	eq_int(ovl_unlink(f->o, STORE_ROOT_INO, "older"), 0, "unlinked while open");
+	eq_int(ovl_tmpfile(f->o, STORE_ROOT_INO, 0600, &c, &t), 0, "a file without a name");
+	eq_int(ovl_flush(f->o), 0, "flushed");
+	ovl_abandon(f->o);
+	fx_mount(f);
+	eq_int(ovl_flush(f->o), 0, "killed, opened again, flushed");
+	if (store_view_open(f->s, f->layer, &v) < 0)
+		tap_fatal("view");
+	eq_int(store_view_inode(v, e.ino, &r), -ENOENT, "nothing is left of the one");
+	eq_int(store_view_inode(v, t.ino, &r), -ENOENT, "nor of the other");
+	eq_int(store_view_inode(v, old.ino, &r), 0, "the older one is recorded");
+	eq_int(r.nlink, 0, "as one that has ended");
+	rec_inode_release(&r);
+	store_view_close(v);
+}
+
 /* Bytes of a file without links cannot stay in memory for ever. */
 static void test_big_orphan(struct fx *f)
 {
@@ -656,6 +689,7 @@ int main(void)
 	test_xattr_many(&f);
 	test_names(&f);
 	test_orphans(&f);
+	test_leftovers(&f);
 	test_big_orphan(&f);
 	test_quiet_orphan(&f);
 	test_cookies(&f);
