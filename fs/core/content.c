@@ -116,6 +116,11 @@ void content_put(struct content *c)
 	free(c);
 }
 
+void content_follow(struct content *c)
+{
+	atomic_store(&c->follow, true);
+}
+
 void content_close(struct content *c)
 {
 	if (c)

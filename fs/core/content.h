@@ -42,6 +42,9 @@ void content_env_idle(struct content_env *e);
  * source is gone: then what would come from it is -EIO. */
 int content_open(struct content_env *e, store_ino ino, const struct rec_inode *rec,
 		 struct hostsrc *host, struct content **ret) MUST_USE;
+/* The inode is recorded: while nobody changes its bytes they are those of the host file that has the name,
+ * whichever that is; until then only those of the file that was looked up. No way back. */
+void content_follow(struct content *c);
 /* Dirty blocks are dropped. Accepts NULL. */
 void content_close(struct content *c);
 

@@ -11,18 +11,28 @@
 /* How often a host file that is just being written to is looked at again. */
 #define FREEZE_TRIES 5
 
+/* Changed here: it must be what it was. Untouched: the file that it is, live. Recorded with the host's bytes:
+ * whatever has its name now. */
+static enum hostsrc_be must_be(const struct content *c)
+{
+	if (!c->pristine)
+		return HOSTSRC_SAME;
+	return atomic_load(&c->follow) ? HOSTSRC_ANY : HOSTSRC_FILE;
+}
+
 ssize_t content_host_pread(struct content *c, uint64_t off, void *buf, size_t n)
 {
 	ssize_t got = -EIO;
 
 	if (c->host)
-		got = hostsrc_pread(c->host, c->rel, c->pristine ? NULL : &c->host_id, off, buf, n);
+		got = hostsrc_pread(c->host, c->rel, must_be(c), &c->host_id, off, buf, n);
 	return got < 0 && got != -ENOMEM ? -EIO : got;
 }
 
 int64_t content_host_seek(struct content *c, int64_t off, int whence)
 {
-	int64_t at = c->host ? hostsrc_seek(c->host, c->rel, off, whence) : -EIO;
+	int64_t at = c->host ? hostsrc_seek(c->host, c->rel, must_be(c), &c->host_id, off, whence)
+			     : -EIO;
 
 	return at < 0 && at != -ENXIO ? -EIO : at;
 }
@@ -48,6 +58,9 @@ int content_freeze(struct content *c)
 	if (r < 0 || !S_ISREG(st.st_mode))
 		return r == -ENOMEM ? r : -EIO;
 	hostsrc_id_of(&st, &id);
+	/* Another file has its name: what is written must not be mixed with that one's bytes. */
+	if (!atomic_load(&c->follow) && (id.dev != c->host_id.dev || id.ino != c->host_id.ino))
+		return -EIO;
 	if (id.size > CONTENT_MAX_SIZE)
 		return -EFBIG;
 	pthread_rwlock_wrlock(&c->lock);

@@ -172,6 +172,7 @@ struct content {
 	atomic_uint_fast64_t gen;       /* of the last change */
 	atomic_uint_fast64_t clean_gen; /* of what is flushed */
 	atomic_bool incomplete;
+	atomic_bool follow; /* pristine: the name counts, not the file that had it */
 };
 
 void content_put(struct content *c);

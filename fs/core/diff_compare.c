@@ -85,7 +85,7 @@ static int host_blocks(struct diff *d, const struct host_key *key, uint64_t size
 	if (r == 0 && !h)
 		r = -ENOENT;
 	for (uint64_t at = 0; r == 0 && at < size; at += STORE_BLOCK) {
-		ssize_t n = hostsrc_pread(h, key->rel, NULL, at, buf, STORE_BLOCK);
+		ssize_t n = hostsrc_pread(h, key->rel, HOSTSRC_ANY, NULL, at, buf, STORE_BLOCK);
 
 		r = n < 0 ? (int)n : add_bytes(ret, at / STORE_BLOCK, buf, (size_t)n);
 	}

@@ -464,6 +464,9 @@ static int materialise_one(struct ovl *o, struct node *n)
 	struct node *dir = n->host_parent;
 	int r = n->src ? load_target(n) : -EIO;
 
+	/* Another file has the name: that one must not come to be hidden by what this one was. */
+	if (r == 0 && S_ISREG(n->rec.mode) && !place_holds(n))
+		r = -ESTALE;
 	if (r == 0)
 		r = xattr_load_host(o, n);
 	if (r == 0)
@@ -473,6 +476,8 @@ static int materialise_one(struct ovl *o, struct node *n)
 	if (r < 0)
 		return r;
 	n->host_only = false;
+	if (n->content)
+		content_follow(n->content->c);
 	n->born = o->layer;
 	name_set(o, &e, &before, n->ino, n->rec.mode & S_IFMT);
 	place_do(o, n, &plan);

@@ -32,7 +32,8 @@ struct host_file {
 	struct host_file *prev, *next; /* least recently used order */
 	unsigned slot;
 	unsigned users;
-	bool dead; /* not in the cache any more: the last user frees it */
+	bool dead;  /* not in the cache any more: the last user frees it */
+	bool stale; /* its path names another file: only for who wants this one */
 	long long checked_ns;
 	uint64_t dev, ino;
 	int fd;
@@ -363,21 +364,19 @@ static void cache_put(struct hostsrc *h, struct host_file *f)
 	pthread_mutex_unlock(&h->lock);
 }
 
-static void cache_put_stale(struct hostsrc *h, struct host_file *f)
+static bool is_file(const struct host_file *f, const struct hostsrc_id *id)
 {
-	pthread_mutex_lock(&h->lock);
-	cache_drop_locked(h, f);
-	pthread_mutex_unlock(&h->lock);
-	cache_put(h, f);
+	return f->dev == id->dev && f->ino == id->ino;
 }
 
-static struct host_file *cache_find(struct hostsrc *h, const char *rel)
+/* The file @id, or with NULL that of the path. */
+static struct host_file *cache_find(struct hostsrc *h, const char *rel, const struct hostsrc_id *id)
 {
 	struct host_file *f;
 
 	pthread_mutex_lock(&h->lock);
 	for (f = h->slots[slot_of(rel)]; f; f = f->chain) {
-		if (strcmp(f->rel, rel) != 0)
+		if (strcmp(f->rel, rel) != 0 || (id ? !is_file(f, id) : f->stale))
 			continue;
 		f->users++;
 		lru_unlink(f);
@@ -401,11 +400,15 @@ static void cache_trim_locked(struct hostsrc *h, unsigned keep)
 static void cache_insert(struct hostsrc *h, struct host_file *f)
 {
 	pthread_mutex_lock(&h->lock);
-	for (struct host_file *o = h->slots[f->slot]; o; o = o->chain)
-		if (!strcmp(o->rel, f->rel)) {
+	for (struct host_file *o = h->slots[f->slot], *next; o; o = next) {
+		next = o->chain;
+		if (strcmp(o->rel, f->rel) != 0)
+			continue;
+		if (o->dev == f->dev && o->ino == f->ino)
 			cache_drop_locked(h, o); /* another thread opened it at the same time */
-			break;
-		}
+		else
+			o->stale = true;
+	}
 	f->chain = h->slots[f->slot];
 	h->slots[f->slot] = f;
 	lru_push(h, f);
@@ -476,17 +479,36 @@ static int file_open(struct hostsrc *h, const char *rel, struct host_file **ret)
 	return 0;
 }
 
-static int file_get(struct hostsrc *h, const char *rel, struct host_file **ret)
+/* A file that its path does not name any more may still be wanted by who had it open. */
+static void cache_put_moved(struct hostsrc *h, struct host_file *f)
 {
-	struct host_file *f = cache_find(h, rel);
+	pthread_mutex_lock(&h->lock);
+	f->stale = true;
+	pthread_mutex_unlock(&h->lock);
+	cache_put(h, f);
+}
 
-	if (f && still_there(h, f)) {
+static int file_get(struct hostsrc *h, const char *rel, enum hostsrc_be be,
+		    const struct hostsrc_id *id, struct host_file **ret)
+{
+	struct host_file *f = cache_find(h, rel, be == HOSTSRC_ANY ? NULL : id);
+	int r;
+
+	if (f && (be != HOSTSRC_ANY || still_there(h, f))) {
 		*ret = f;
 		return 0;
 	}
 	if (f)
-		cache_put_stale(h, f);
-	return file_open(h, rel, ret);
+		cache_put_moved(h, f);
+	r = file_open(h, rel, &f);
+	if (r < 0)
+		return r;
+	if (be != HOSTSRC_ANY && !is_file(f, id)) {
+		cache_put(h, f);
+		return -ESTALE;
+	}
+	*ret = f;
+	return 0;
 }
 
 static ssize_t pread_full(int fd, void *buf, size_t n, uint64_t off)
@@ -525,31 +547,25 @@ static ssize_t read_checked(const struct host_file *f, const struct hostsrc_id *
 	return id_equal(id, &now) ? got : -ESTALE;
 }
 
-ssize_t hostsrc_pread(struct hostsrc *h, const char *rel, const struct hostsrc_id *id, uint64_t off,
-		      void *buf, size_t n)
+ssize_t hostsrc_pread(struct hostsrc *h, const char *rel, enum hostsrc_be be,
+		      const struct hostsrc_id *id, uint64_t off, void *buf, size_t n)
 {
-	ssize_t got = -ESTALE;
+	struct host_file *f;
+	ssize_t got;
+	int r = file_get(h, rel, be, id, &f);
 
-	/* Twice: a cached descriptor may be of a file that has been replaced a moment ago. */
-	for (int tries = 0; tries < 2 && got == -ESTALE; tries++) {
-		struct host_file *f;
-		int r = file_get(h, rel, &f);
-
-		if (r < 0)
-			return r;
-		got = read_checked(f, id, off, buf, n);
-		if (got == -ESTALE)
-			cache_put_stale(h, f);
-		else
-			cache_put(h, f);
-	}
+	if (r < 0)
+		return r;
+	got = read_checked(f, be == HOSTSRC_SAME ? id : NULL, off, buf, n);
+	cache_put(h, f);
 	return got;
 }
 
-int64_t hostsrc_seek(struct hostsrc *h, const char *rel, int64_t off, int whence)
+int64_t hostsrc_seek(struct hostsrc *h, const char *rel, enum hostsrc_be be,
+		     const struct hostsrc_id *id, int64_t off, int whence)
 {
 	struct host_file *f;
-	int r = file_get(h, rel, &f);
+	int r = file_get(h, rel, be, id, &f);
 	int64_t at;
 
 	if (r < 0)

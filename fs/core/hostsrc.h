@@ -51,11 +51,19 @@ void hostsrc_id_of(const struct stat *st, struct hostsrc_id *ret);
 /* Was it changed so lately that another change could leave the same time? Times move in ticks of up to
  * 10 ms (finer where the kernel sees that somebody looked: 6.13). */
 bool hostsrc_racy(const struct stat *st);
-/* pread of a regular file, through the descriptor cache; short only at its end. With @id, -ESTALE when
- * the file had another identity after the read. */
-ssize_t hostsrc_pread(struct hostsrc *h, const char *rel, const struct hostsrc_id *id, uint64_t off,
-		      void *buf, size_t n) MUST_USE;
-int64_t hostsrc_seek(struct hostsrc *h, const char *rel, int64_t off, int whence) MUST_USE;
+/* What the file @rel must be. */
+enum hostsrc_be {
+	HOSTSRC_ANY, /* whatever is there now */
+	HOSTSRC_FILE, /* the file of @id's device and number, with the bytes that it has now. When another has
+		       * taken its place it is still read while its descriptor is cached */
+	HOSTSRC_SAME, /* that, unchanged */
+};
+/* pread of a regular file, through the descriptor cache; short only at its end. -ESTALE: it is not, or after
+ * the read was not any more, what it must be. */
+ssize_t hostsrc_pread(struct hostsrc *h, const char *rel, enum hostsrc_be be,
+		      const struct hostsrc_id *id, uint64_t off, void *buf, size_t n) MUST_USE;
+int64_t hostsrc_seek(struct hostsrc *h, const char *rel, enum hostsrc_be be,
+		     const struct hostsrc_id *id, int64_t off, int whence) MUST_USE;
 ssize_t hostsrc_getxattr(struct hostsrc *h, const char *rel, const char *name, void *value,
 			 size_t size) MUST_USE;
 ssize_t hostsrc_listxattr(struct hostsrc *h, const char *rel, char *list, size_t size) MUST_USE;

@@ -409,6 +409,8 @@ int node_content(struct ovl *o, struct node *n, struct content_ref **ret)
 		if (r < 0)
 			return r;
 		atomic_init(&c->refs, 1);
+		if (!n->host_only)
+			content_follow(c->c);
 		n->content = steal_ptr(&c);
 	}
 	atomic_fetch_add(&n->content->refs, 1);

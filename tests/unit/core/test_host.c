@@ -43,6 +43,16 @@ static void put_big(const char *dir, const char *name, char fill, size_t n)
 	free(s);
 }
 
+static void move(const char *dir, const char *from, const char *to)
+{
+	char a[2 * PATH_MAX], b[2 * PATH_MAX];
+
+	snprintf(a, sizeof(a), "%s/%s", dir, from);
+	snprintf(b, sizeof(b), "%s/%s", dir, to);
+	if (rename(a, b) < 0)
+		tap_fatal("rename %s", a);
+}
+
 static void eq_file(struct fx *f, const char *path, const char *want, const char *what)
 {
 	char buf[256] = "";
@@ -200,6 +210,43 @@ static void test_reuse(struct fx *f, const char *host)
 	eq_file(f, "old", "Old content", "and the old one stays what it was here");
 }
 
+/* Held open here, replaced there by another file of the same name. */
+static void test_replaced(struct fx *f, const char *host)
+{
+	struct ovl_entry old, new;
+	struct ovl_attr a;
+	struct stat st = {.st_mode = 0600};
+	char buf[8] = "";
+
+	put(host, "doc", "first!");
+	if (fx_get(f, "doc", &old) < 0 || ovl_read(f->o, old.ino, 0, buf, 2) != 2)
+		tap_fatal("read");
+	put(host, "doc.new", "second");
+	move(host, "doc.new", "doc");
+	(void)usleep(40000);
+	eq_int(ovl_read(f->o, old.ino, 2, buf + 2, 4), 4, "who has it open reads on");
+	eq_str(buf, "first!", "in the file that it was");
+	eq_file(f, "doc", "second", "its name has the new one");
+	eq_int(ovl_write(f->o, old.ino, 0, "F", 1, false), -ESTALE,
+	       "a write to the old one is refused");
+	eq_int(ovl_setattr(f->o, old.ino, &st, OVL_SET_MODE, &a), -ESTALE, "and a chmod");
+	eq_file(f, "doc", "second", "so that the new one is not hidden");
+	if (fx_get(f, "doc", &new) < 0)
+		tap_fatal("walk");
+	ok(new.ino != old.ino, "which is another inode");
+	eq_int(ovl_write(f->o, new.ino, 0, "S", 1, false), 1, "and is written to");
+	eq_file(f, "doc", "Second", "as it was");
+	ovl_forget(f->o, old.ino, 1);
+	ovl_forget(f->o, new.ino, 1);
+	/* Recorded here with the host's bytes: the name counts. */
+	put(host, "tool", "one");
+	eq_int(fx_set(f, "tool", &st, OVL_SET_MODE), 0, "a mode of our own");
+	put(host, "tool.new", "two");
+	move(host, "tool.new", "tool");
+	(void)usleep(40000);
+	eq_file(f, "tool", "two", "shows the file that has the name");
+}
+
 static int number(void *arg, const char *name, uint64_t cookie, const struct ovl_entry *e)
 {
 	(void)cookie;
@@ -273,16 +320,6 @@ static void test_same_tick(struct fx *f, const char *host)
 	f->opts.host_ttl_ms = 0;
 	fx_umount(f);
 	fx_mount(f);
-}
-
-static void move(const char *dir, const char *from, const char *to)
-{
-	char a[2 * PATH_MAX], b[2 * PATH_MAX];
-
-	snprintf(a, sizeof(a), "%s/%s", dir, from);
-	snprintf(b, sizeof(b), "%s/%s", dir, to);
-	if (rename(a, b) < 0)
-		tap_fatal("rename %s", a);
 }
 
 static void remount(struct fx *f)
@@ -511,6 +548,7 @@ int main(void)
 	test_links(&f, host);
 	test_reuse(&f, host);
 	test_listing(&f, host);
+	test_replaced(&f, host);
 	test_same_tick(&f, host);
 	test_ended_not_flushed(&f, host);
 	test_number_of_the_dead(&f, host);

@@ -99,8 +99,10 @@ static void test_confined(struct fixture *f, struct hostsrc *h)
 	ok(hostsrc_stat(h, "sub/../../outside", &st) < 0, "not from within either");
 	ok(hostsrc_stat(h, "out/outside", &st) < 0, "not through a symlink");
 	ok(hostsrc_stat(h, abs, &st) < 0, "no absolute paths");
-	eq_int(hostsrc_pread(h, "link", NULL, 0, buf, 1), -ELOOP, "symlinks are not read through");
-	ok(hostsrc_pread(h, "fifo", NULL, 0, buf, 1) < 0, "a fifo is no file and does not block");
+	eq_int(hostsrc_pread(h, "link", HOSTSRC_ANY, NULL, 0, buf, 1), -ELOOP,
+	       "symlinks are not read through");
+	ok(hostsrc_pread(h, "fifo", HOSTSRC_ANY, NULL, 0, buf, 1) < 0,
+	   "a fifo is no file and does not block");
 }
 
 static void test_public(struct fixture *f)
@@ -116,7 +118,7 @@ static void test_public(struct fixture *f)
 	eq_int(hostsrc_flags(h), REC_ORIGIN_PUBLIC, "flags");
 	eq_str(hostsrc_root(h), p, "root");
 	eq_int(hostsrc_stat(h, "secret", &st), -ENOENT, "what not everyone may read is not there");
-	eq_int(hostsrc_pread(h, "secret", NULL, 0, buf, 1), -ENOENT, "nor read");
+	eq_int(hostsrc_pread(h, "secret", HOSTSRC_ANY, NULL, 0, buf, 1), -ENOENT, "nor read");
 	eq_int(hostsrc_stat(h, "closed", &st), -ENOENT, "nor a directory that cannot be listed");
 	eq_int(hostsrc_getxattr(h, "secret", "user.x", buf, 1), -ENOENT, "nor its attributes");
 	eq_int(hostsrc_list(h, "", add_name, &l), 0, "list");
@@ -129,36 +131,55 @@ static void test_public(struct fixture *f)
 static void test_reading(struct fixture *f, struct hostsrc *h)
 {
 	struct hostsrc_id id;
+	struct hostsrc *other;
 	struct stat st;
 	char buf[32], p[PATH_MAX], q[PATH_MAX];
 	struct timespec nap = {.tv_nsec = 40 * 1000 * 1000};
 
-	eq_int(hostsrc_pread(h, "sub/file", NULL, 6, buf, sizeof buf), 5, "read up to the end");
+	eq_int(hostsrc_pread(h, "sub/file", HOSTSRC_ANY, NULL, 6, buf, sizeof buf), 5,
+	       "read up to the end");
 	ok(!memcmp(buf, "world", 5), "the bytes");
-	eq_int(hostsrc_pread(h, "sub/file", NULL, 99, buf, sizeof buf), 0, "behind the end");
+	eq_int(hostsrc_pread(h, "sub/file", HOSTSRC_ANY, NULL, 99, buf, sizeof buf), 0,
+	       "behind the end");
 	if (hostsrc_stat(h, "sub/file", &st) < 0)
 		tap_fatal("stat");
 	hostsrc_id_of(&st, &id);
-	eq_int(hostsrc_pread(h, "sub/file", &id, 0, buf, 5), 5, "with its identity");
+	eq_int(hostsrc_pread(h, "sub/file", HOSTSRC_SAME, &id, 0, buf, 5), 5, "with its identity");
 	/* replaced by rename, as editors do */
 	fixture_file(f, "src/sub/new", "HELLO WORLD", 11);
 	fixture_path(f, "src/sub/new", p);
 	fixture_path(f, "src/sub/file", q);
 	(void)rename(p, q);
 	(void)nanosleep(&nap, NULL);
-	eq_int(hostsrc_pread(h, "sub/file", &id, 0, buf, 5), -ESTALE, "a replaced file is refused");
-	eq_int(hostsrc_pread(h, "sub/file", NULL, 0, buf, 5), 5, "the new one is read");
+	eq_int(hostsrc_pread(h, "sub/file", HOSTSRC_SAME, &id, 0, buf, 5), 5,
+	       "a replaced file is read while its descriptor is there");
+	ok(!memcmp(buf, "hello", 5), "and is what it was");
+	fixture_path(f, "src", p);
+	if (hostsrc_open(p, 0, 6, &other) < 0)
+		tap_fatal("hostsrc_open");
+	eq_int(hostsrc_pread(other, "sub/file", HOSTSRC_SAME, &id, 0, buf, 5), -ESTALE,
+	       "and refused without");
+	eq_int(hostsrc_pread(other, "sub/file", HOSTSRC_FILE, &id, 0, buf, 5), -ESTALE,
+	       "also by its number alone");
+	eq_int(hostsrc_seek(other, "sub/file", HOSTSRC_FILE, &id, 0, SEEK_DATA), -ESTALE,
+	       "nor are its holes looked for in another");
+	hostsrc_close(other);
+	eq_int(hostsrc_pread(h, "sub/file", HOSTSRC_ANY, NULL, 0, buf, 5), 5,
+	       "the new one is read");
 	ok(!memcmp(buf, "HELLO", 5), "and is the new one");
 	if (hostsrc_stat(h, "sub/file", &st) < 0)
 		tap_fatal("stat");
 	hostsrc_id_of(&st, &id);
 	/* changed in place, size and all */
 	fixture_file(f, "src/sub/file", "hello worlds", 12);
-	eq_int(hostsrc_pread(h, "sub/file", &id, 0, buf, 5), -ESTALE, "a changed file is refused");
-	eq_int(hostsrc_pread(h, "sub", NULL, 0, buf, 1), -EISDIR, "a directory is not read");
+	eq_int(hostsrc_pread(h, "sub/file", HOSTSRC_SAME, &id, 0, buf, 5), -ESTALE,
+	       "a changed file is refused");
+	eq_int(hostsrc_pread(h, "sub", HOSTSRC_ANY, NULL, 0, buf, 1), -EISDIR,
+	       "a directory is not read");
 	(void)unlink(q);
 	(void)nanosleep(&nap, NULL);
-	eq_int(hostsrc_pread(h, "sub/file", NULL, 0, buf, 5), -ENOENT, "a removed file is gone");
+	eq_int(hostsrc_pread(h, "sub/file", HOSTSRC_ANY, NULL, 0, buf, 5), -ENOENT,
+	       "a removed file is gone");
 	fixture_file(f, "src/sub/file", "hello world", 11);
 }
 
@@ -172,9 +193,11 @@ static void test_sparse(struct fixture *f, struct hostsrc *h)
 	if (fd < 0 || ftruncate(fd, 1 << 20) < 0 || pwrite(fd, "x", 1, 700000) != 1)
 		tap_fatal("sparse file");
 	(void)close(fd);
-	ok(hostsrc_seek(h, "sub/sparse", 0, SEEK_DATA) >= 0, "data is found");
-	ok(hostsrc_seek(h, "sub/sparse", 0, SEEK_DATA) <= 700000, "at or before it");
-	eq_int(hostsrc_seek(h, "sub/sparse", 1 << 20, SEEK_DATA), -ENXIO, "none behind the end");
+	ok(hostsrc_seek(h, "sub/sparse", HOSTSRC_ANY, NULL, 0, SEEK_DATA) >= 0, "data is found");
+	ok(hostsrc_seek(h, "sub/sparse", HOSTSRC_ANY, NULL, 0, SEEK_DATA) <= 700000,
+	   "at or before it");
+	eq_int(hostsrc_seek(h, "sub/sparse", HOSTSRC_ANY, NULL, 1 << 20, SEEK_DATA), -ENXIO,
+	       "none behind the end");
 }
 
 static void test_xattrs(struct fixture *f, struct hostsrc *h)
@@ -213,7 +236,7 @@ static void *read_many(void *arg)
 
 		(void)snprintf(rel, sizeof rel, "many/%u", k);
 		(void)snprintf(want, sizeof want, "%05u", k);
-		n = hostsrc_pread(m->h, rel, NULL, 0, buf, sizeof buf);
+		n = hostsrc_pread(m->h, rel, HOSTSRC_ANY, NULL, 0, buf, sizeof buf);
 		if (n != 5 || memcmp(buf, want, 5) != 0)
 			m->bad++;
 	}
