@@ -159,6 +159,9 @@ int ovl_readdir(struct ovl *o, store_ino dir, uint64_t cookie, bool plus,
 		int (*fn)(void *arg, const char *name, uint64_t cookie, const struct ovl_entry *e),
 		void *arg) MUST_USE;
 
+/* May names in @dir come and go without a change made here, because a host directory stands behind it? */
+bool ovl_names_change(struct ovl *o, store_ino dir);
+
 /* ---- attributes ---- */
 
 int ovl_getattr(struct ovl *o, store_ino ino, struct ovl_attr *ret) MUST_USE;

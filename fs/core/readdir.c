@@ -184,3 +184,15 @@ int ovl_readdir(struct ovl *o, store_ino dir, uint64_t cookie, bool plus,
 	unlock(o);
 	return r < 0 ? r : 0;
 }
+
+bool ovl_names_change(struct ovl *o, store_ino dir)
+{
+	const struct node *n;
+	bool yes;
+
+	lock_shared(o);
+	n = node_find(o, dir);
+	yes = n && n->rec.origin.root;
+	unlock(o);
+	return yes;
+}

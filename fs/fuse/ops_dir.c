@@ -1,4 +1,4 @@
-/* Listings. Directories are no more opened than files are (ops_file.c). */
+/* Listings. */
 #include "fs/fuse/reply.h"
 #include "fs/fuse/session_internal.h"
 
@@ -13,13 +13,12 @@ struct listing {
 
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	(void)ino;
-	if (op_session(req)->no_opendir) {
-		reply_nosys(req);
-		return;
-	}
-	fi->keep_cache = 1;
-	fi->cache_readdir = 1;
+	/* The kernel keeps a listing until it is told; of names that come on the host nobody tells it. So we are
+	 * asked at each opening. (ENOSYS would save that, and keep all of them.) */
+	bool keep = !ovl_names_change(op_session(req)->ovl, ino);
+
+	fi->keep_cache = keep;
+	fi->cache_readdir = keep;
 	(void)fuse_reply_open(req, fi);
 }
 

@@ -108,7 +108,6 @@ void op_init(void *session, struct fuse_conn_info *conn)
 		want(conn, caps[i].cap, caps[i].on);
 	want(conn, FUSE_CAP_WRITEBACK_CACHE, se->writeback);
 	se->no_open = conn->capable & FUSE_CAP_NO_OPEN_SUPPORT;
-	se->no_opendir = conn->capable & FUSE_CAP_NO_OPENDIR_SUPPORT;
 	conn->max_write = SESSION_MAX_WRITE;
 	conn->max_background = BACKGROUND;
 	conn->congestion_threshold = BACKGROUND / 4 * 3;

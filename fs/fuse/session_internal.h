@@ -89,7 +89,7 @@ struct session {
 	struct loop loop;
 	struct notifier notifier;
 	/* Written while INIT is served, before there is a second thread. */
-	bool inited, no_open, no_opendir, setxattr_ext;
+	bool inited, no_open, setxattr_ext;
 	uint64_t init_unique;
 	uint64_t init_flags; /* what the kernel offers */
 };

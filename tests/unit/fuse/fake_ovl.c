@@ -321,6 +321,13 @@ int ovl_flush(struct ovl *o)
 	return atomic_load(&o->result);
 }
 
+bool ovl_names_change(struct ovl *o, store_ino dir)
+{
+	(void)o;
+	(void)dir;
+	return false;
+}
+
 int ovl_maybe_mapped(struct ovl *o, int (*fn)(void *arg, store_ino ino), void *arg)
 {
 	int r = 0;
