@@ -657,6 +657,61 @@ static int see_env(void *arg, const struct ctl_env_info *e)
 	return 0;
 }
 
+/* A move under one who holds no lease, but a file, a mapping and half a listing of the mount: all of it ends with
+ * an error, at once, and what it wrote is in the state that was kept. */
+static void left_behind(const struct place *p)
+{
+	struct ctl *c = open_env(p, NULL), *other = open_env(p, NULL);
+	struct ctl_attach a;
+	struct ctl_moved mv;
+	struct diag d = {0};
+	char name[64], byte = 0, *m;
+	DIR *dir;
+	int fd, n = 0;
+
+	eq_int(ctl_attach(c, &d, &a), 0, "attach: %s", d.text);
+	if (mkdirat(a.root_fd, "workspace/half", 0755) < 0)
+		tap_fatal("mkdir");
+	for (int i = 0; i < 3000; i++) {
+		(void)snprintf(name, sizeof(name), "workspace/half/some-longer-name-%d", i);
+		fd = openat(a.root_fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+		if (fd < 0 || close(fd) < 0)
+			tap_fatal("create");
+	}
+	fd = openat(a.root_fd, "workspace/open", O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	if (fd < 0 || ftruncate(fd, 8192) < 0 || pwrite(fd, "w", 1, 4096) != 1)
+		tap_fatal("write");
+	m = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (m == MAP_FAILED)
+		tap_fatal("mmap");
+	m[0] = 'm';
+	dir = fdopendir(openat(a.root_fd, "workspace/half", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	if (!dir || !readdir(dir) || !readdir(dir))
+		tap_fatal("readdir");
+	eq_int(ctl_rollback(other, "base", false, &d, &mv), 0, "a move under it: %s", d.text);
+	alarm(60); /* nothing of this waits */
+	errno = 0;
+	while (readdir(dir))
+		n++;
+	ok(n < 3000 && errno, "the listing ends early, with an error (%d, %s)", n, err_text(errno));
+	ok(pwrite(fd, "x", 1, 0) < 0, "a write fails: %s", err_text(errno));
+	ok(pread(fd, &byte, 1, 0) < 0 || byte == 'm', "a read fails, or is of what was there");
+	ok(openat(a.root_fd, "workspace/new", O_CREAT | O_RDWR | O_CLOEXEC, 0644) < 0,
+	   "nothing is made there: %s", err_text(errno));
+	eq_int(munmap(m, 4096), 0, "the mapping goes");
+	(void)closedir(dir);
+	(void)close(fd);
+	ctl_attach_release(&a);
+	alarm(0);
+	eq_int(get_file(c, "workspace/open", name), -ENOENT, "the new mount has the base");
+	eq_int(ctl_undo(other, false, &d, &mv), 0, "undo: %s", d.text);
+	eq_int(get_file(c, "workspace/open", name), 0, "what was written is there again");
+	ok(name[0] == 'm', "what was mapped, too");
+	eq_int(ctl_reset(other, false, &d, &mv), 0, "reset: %s", d.text);
+	ctl_close(other);
+	ctl_close(c);
+}
+
 static pid_t parent_of(pid_t pid)
 {
 	cleanup_buf struct buf b = {0};
@@ -817,6 +872,7 @@ int main(void)
 	overlays(&p);
 	host_mounts(&p);
 	hostile_clients(&p);
+	left_behind(&p);
 	long_move(&p);
 	life(&p);
 	(void)nftw(p.top, remove_one, 16, FTW_DEPTH | FTW_PHYS);
