@@ -1,9 +1,65 @@
 /* What changed since a token: a bounded log in which a place stands once, at its last change. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "fs/core/ovl_internal.h"
 
-#define LOG_MAX 65536
+#define LOG_MAX    65536
+#define POOL_BLOCK (256u << 10)
+
+static const size_t pool_sizes[] = {96, 128, 192, 352};
+static_assert(sizeof(struct change) + STORE_NAME_MAX + 1 <= 352,
+	      "the largest holds the longest name");
+static_assert(ARRAY_SIZE(pool_sizes) == ARRAY_SIZE(((struct change_log *)0)->pools), "one each");
+
+static unsigned pool_of(size_t len)
+{
+	unsigned i = 0;
+
+	while (pool_sizes[i] < sizeof(struct change) + len + 1)
+		i++;
+	return i;
+}
+
+static int pool_grow(struct change_pool *p)
+{
+	void *b = malloc(POOL_BLOCK);
+
+	if (!b)
+		return -ENOMEM;
+	memcpy(b, &p->blocks, sizeof(void *));
+	p->blocks = b;
+	p->at = (uint8_t *)b + 64;
+	p->left = POOL_BLOCK - 64;
+	return 0;
+}
+
+/* Zeroed; NULL: no memory. */
+static struct change *change_new(struct change_log *g, size_t len)
+{
+	unsigned i = pool_of(len);
+	struct change_pool *p = &g->pools[i];
+	void *c = p->free;
+
+	if (c) {
+		memcpy(&p->free, c, sizeof(void *));
+	} else {
+		if (p->left < pool_sizes[i] && pool_grow(p) < 0)
+			return NULL;
+		c = p->at;
+		p->at += pool_sizes[i];
+		p->left -= pool_sizes[i];
+	}
+	return memset(c, 0, pool_sizes[i]);
+}
+
+static void change_free(struct change_log *g, struct change *c)
+{
+	struct change_pool *p = &g->pools[pool_of(c->len)];
+
+	memcpy(c, &p->free, sizeof(void *));
+	p->free = c;
+}
 
 int changes_init(struct ovl *o)
 {
@@ -13,9 +69,11 @@ int changes_init(struct ovl *o)
 
 void changes_release(struct ovl *o)
 {
-	for (struct change *c = o->log.first, *next; c; c = next) {
-		next = c->next;
-		free(c);
+	for (size_t i = 0; i < ARRAY_SIZE(o->log.pools); i++) {
+		for (void *b = o->log.pools[i].blocks, *next; b; b = next) {
+			memcpy(&next, b, sizeof(void *));
+			free(b);
+		}
 	}
 	table_release(&o->log.hash);
 	pthread_mutex_destroy(&o->log.lock);
@@ -70,14 +128,14 @@ static void log_put(struct ovl *o, store_ino parent, store_ino ino, const char *
 	if (c) {
 		log_unlink(g, c);
 	} else {
-		c = calloc(1, sizeof(*c) + len + 1);
+		c = change_new(g, len);
 		if (c) {
 			c->parent = parent;
 			c->ino = ino;
 			c->len = len;
 			memcpy(c->name, name, len);
 			if (table_add(&g->hash, &c->link, hash) < 0) {
-				free(c);
+				change_free(g, c);
 				c = NULL;
 			}
 		}
@@ -99,7 +157,7 @@ static void log_put(struct ovl *o, store_ino parent, store_ino ino, const char *
 		g->floor = old->seq;
 		log_unlink(g, old);
 		table_del(&g->hash, &old->link);
-		free(old);
+		change_free(g, old);
 		g->n--;
 	}
 	pthread_mutex_unlock(&g->lock);

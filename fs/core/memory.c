@@ -10,7 +10,9 @@
 
 #define SWEEP_SLOTS 512 /* in one hold of o->lock */
 #define PRUNE_BATCH 1024
-#define TRIM_NODES  16384 /* freed, before the heap is asked to give memory back to the system */
+/* So many freed are worth asking the heap to give memory back to the system: when no more come, or at last. */
+#define TRIM_SOME   1024
+#define TRIM_MANY   65536
 
 struct sweep {
 	struct ovl *o;
@@ -29,7 +31,7 @@ void memory_grew(struct ovl *o)
 
 void memory_shrank(struct ovl *o)
 {
-	if (++o->freed >= TRIM_NODES)
+	if (++o->freed >= TRIM_SOME)
 		notify_housekeeping(o);
 }
 
@@ -83,10 +85,25 @@ static void sweep(struct sweep *s)
 	}
 }
 
+static bool trim_due(struct ovl *o)
+{
+	bool due, more;
+
+	lock_excl(o);
+	due = o->freed >= TRIM_SOME && (o->freed == o->freed_seen || o->freed >= TRIM_MANY);
+	more = o->freed >= TRIM_SOME && !due;
+	if (due)
+		o->freed = 0;
+	o->freed_seen = o->freed;
+	unlock(o);
+	if (more)
+		notify_housekeeping(o);
+	return due;
+}
+
 void memory_housekeeping(struct ovl *o)
 {
 	struct sweep *s = calloc(1, sizeof(*s));
-	bool trim;
 
 	if (s && o->notify.prune) {
 		s->o = o;
@@ -105,11 +122,6 @@ void memory_housekeeping(struct ovl *o)
 		unlock(o);
 	}
 	free(s);
-	lock_excl(o);
-	trim = o->freed >= TRIM_NODES;
-	if (trim)
-		o->freed = 0;
-	unlock(o);
-	if (trim)
+	if (trim_due(o))
 		(void)malloc_trim(0);
 }

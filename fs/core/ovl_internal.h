@@ -181,8 +181,17 @@ struct change {
 	size_t len;
 	char name[];
 };
+/* Memory for changes with names up to some length. They live long and between others that do not: on the heap
+ * they would keep its pages from going back to the system. */
+struct change_pool {
+	void *free;   /* used ones; the first word is the next */
+	void *blocks; /* the first word is the next */
+	uint8_t *at;  /* in the first block */
+	size_t left;
+};
 struct change_log {
 	pthread_mutex_t lock; /* leaf */
+	struct change_pool pools[4];
 	struct table hash;
 	struct change *first, *last;
 	size_t n;
@@ -239,6 +248,7 @@ struct ovl {
 	size_t nnames;
 	size_t sweep_at;   /* memory.c. EX: slot of @nodes */
 	size_t freed;      /* EX: nodes, since memory went back to the system */
+	size_t freed_seen; /* EX: in the last round */
 	bool prune_failed; /* EX to set */
 	struct table host_numbers;
 	store_ino ino_next, ino_end;

@@ -92,9 +92,11 @@ static void copy_fd(struct model *m, int fd, store_ino ino)
 	ssize_t a, b;
 	int out;
 
-	if (rnd(m, 3) == 0) /* what can be shared */
-		off_in = (uint64_t)rnd(m, 3) * STORE_BLOCK,
+	if (rnd(m, 3) == 0) { /* what can be shared, and what nearly can */
+		off_in = (uint64_t)rnd(m, 3) * STORE_BLOCK;
 		off_out = (uint64_t)rnd(m, 3) * STORE_BLOCK;
+		n = (1 + rnd(m, 2)) * STORE_BLOCK + rnd(m, 3) - 1;
+	}
 	memcpy(from, m->last, sizeof(from));
 	pick_there(m, S_IFREG, q);
 	if (!open_both(m, q, &out, &to))
