@@ -13,7 +13,7 @@ LONG = "RATTAN_LONG" in os.environ
 N = 1000000 if LONG else 20000
 HELD = 262144  # inodes that are held at most (docs/performance.md), where the kernel can be asked (Linux 6.18)
 EACH = 1000    # bytes an inode costs at most
-FIXED = 64     # MiB: buffers, caches, the log of changes, the store's pages
+FIXED = 96 if LONG else 48  # MiB: buffers, caches, the log of changes, the pages of the largest transaction of the store
 
 here = os.getcwd()
 fs = os.path.join(os.path.dirname(os.environ["RATTAN"]), "../libexec/rattan/rattan-fs")
