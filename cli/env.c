@@ -1,4 +1,4 @@
-/* rattan env: list and remove environments. */
+/* rattan env: list and remove environments, and replace what serves one. */
 #include <string.h>
 
 #include "cli/cli.h"
@@ -65,9 +65,26 @@ static int remove_all(char **names, int n, bool force)
 	return CLI_OK;
 }
 
+/* Only what runs is replaced: whatever is started later is of the installed build anyway. */
+static int restart(char **names, int n)
+{
+	for (int i = 0; i < n; i++) {
+		const struct ctl_env_opts o = {.env = names[i], .no_start = true};
+		cleanup_ctl struct ctl *c = NULL;
+		struct diag diag = {0};
+		int r = ctl_open(&o, &diag, &c);
+
+		if (r == 0)
+			r = ctl_restart(c, &diag);
+		if (r < 0)
+			return cli_fail_errno(r, &diag, "env restart");
+	}
+	return CLI_OK;
+}
+
 static int run(int argc, char **argv)
 {
-	static const char *const words[] = {"list", "rm", NULL};
+	static const char *const words[] = {"list", "rm", "restart", NULL};
 	bool json = false, force = false;
 	const struct cli_opt opts[] = {
 		{"json", 0, CLI_FLAG, &json, NULL, "list as JSON"},
@@ -85,19 +102,23 @@ static int run(int argc, char **argv)
 	if (!strcmp(rest[0], "rm"))
 		return n > 1 ? remove_all(rest + 1, n - 1, force)
 			     : cli_fail(CLI_USAGE, "env rm: give the name of an environment");
+	if (!strcmp(rest[0], "restart"))
+		return n > 1 ? restart(rest + 1, n - 1)
+			     : cli_fail(CLI_USAGE, "env restart: give the name of an environment");
 	near = cli_nearest(rest[0], words);
-	return cli_fail(CLI_USAGE, "env: '%s' is not list or rm%s%s%s", rest[0],
+	return cli_fail(CLI_USAGE, "env: '%s' is not list, rm or restart%s%s%s", rest[0],
 			near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
 const struct cli_command cmd_env = {
 	.name = "env",
-	.args = "list [--json] | rm NAME... [--force]",
-	.summary = "list or remove environments",
+	.args = "list [--json] | rm NAME... [--force] | restart NAME...",
+	.summary = "list or remove environments, or replace what serves them",
 	.details =
 		"Removing an environment removes its working tree. Its commits stay in the store: rattan\n"
 		"log --all lists them, and rollback finds them by id. rattan gc frees the room of the tree, and\n"
-		"with --removed that of the commits.\n\n"
+		"with --removed that of the commits. Restarting puts the installed build in the place of the\n"
+		"one that serves the environment; commands that run in it go on.\n\n"
 		"Examples:\n  rattan env list\n  rattan env rm scratch\n",
 	.run = run,
 };

@@ -448,6 +448,9 @@ static int start_in(const struct ctl_attach *at, struct run_spec *spec, struct d
 	spec->userns_fd = at->userns_fd;
 	spec->mntns_fd = at->mntns_fd;
 	spec->root = at->root;
+	/* A daemon may be replaced; the keeper stays as long as the mount. */
+	if (at->tied_fd >= 0)
+		spec->tie_fd = at->tied_fd;
 	spec->writable = at->writable;
 	return run_start(spec, diag, ret);
 }
@@ -469,7 +472,14 @@ static int start_leased(struct client *c, struct run_spec *spec, const char *wha
 	ctl_attach_release(&at);
 	if (r < 0)
 		return r;
-	return ctl_lease(cr->ctl, what, run_pidfd(cr->run), diag);
+	r = ctl_lease(cr->ctl, what, run_pidfd(cr->run), diag);
+	if (r != -EPIPE)
+		return r;
+	/* The daemon was replaced this very moment; the mount is the same. */
+	ctl_close(cr->ctl);
+	cr->ctl = NULL;
+	r = connect_new(c, diag, &cr->ctl);
+	return r < 0 ? r : ctl_lease(cr->ctl, what, run_pidfd(cr->run), diag);
 }
 
 int client_run_start(struct client *c, struct run_spec *spec, const char *what, struct diag *diag,

@@ -21,6 +21,7 @@ enum {
 	OPT_WRITABLE,
 	OPT_CREATE,
 	OPT_READY,
+	OPT_TAKEOVER,
 	OPT_REV,
 	OPT_DIR,
 	OPT_IDS,
@@ -43,6 +44,7 @@ static const struct option options[] = {
 	{"writable", required_argument, NULL, OPT_WRITABLE},
 	{"create", no_argument, NULL, OPT_CREATE},
 	{"ready-fd", required_argument, NULL, OPT_READY},
+	{"takeover", required_argument, NULL, OPT_TAKEOVER},
 	{"rev", required_argument, NULL, OPT_REV},
 	{"dir", required_argument, NULL, OPT_DIR},
 	{"ids", required_argument, NULL, OPT_IDS},
@@ -159,6 +161,8 @@ static int parse_one(struct daemon_opts *o, int c)
 		return 0;
 	case OPT_READY:
 		return parse_fd(optarg, &o->ready_fd);
+	case OPT_TAKEOVER:
+		return parse_fd(optarg, &o->takeover_fd);
 	case OPT_REV:
 		o->rev = optarg;
 		return 0;
@@ -224,7 +228,7 @@ static int run_command(const struct daemon_opts *o, int nargs, char **args)
 int main(int argc, char **argv)
 {
 	/* Root may show owners as they are; a user's mount shows everything as his. */
-	struct daemon_opts o = {.ready_fd = -1, .stored_ids = geteuid() == 0};
+	struct daemon_opts o = {.ready_fd = -1, .takeover_fd = -1, .stored_ids = geteuid() == 0};
 	const char *level = getenv("RATTAN_LOG");
 	enum log_level l = LOG_WARN;
 	int c, r;

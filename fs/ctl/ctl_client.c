@@ -9,6 +9,8 @@
 #include "base/cleanup.h"
 #include "fs/ctl/ctl_internal.h"
 
+#define OPEN_TRIES 50 /* a tenth of a second each at most */
+
 /* ---- one call ---- */
 
 static void drop_fds(struct ctl *c)
@@ -22,8 +24,11 @@ static int went_away(struct ctl *c, struct diag *diag)
 	if (c->sock >= 0)
 		(void)close(c->sock);
 	c->sock = -1;
-	return diag_set(diag, -EPIPE,
-			"the file system's daemon went away during the call; see %s/log", c->place);
+	return diag_set(
+		diag, -EPIPE,
+		"the file system's daemon was replaced or went away during the call; what it had acknowledged is "
+		"kept, so ask again (a commit may have been made: look at the log), or see %s/log",
+		c->place);
 }
 
 static int send_request(struct ctl *c, struct ctl_req *rq, int fd, struct diag *diag)
@@ -274,15 +279,17 @@ int ctl_open(const struct ctl_env_opts *o, struct diag *diag, struct ctl **ret)
 		r = ctl_place(data, or_default(o->env, "default"), diag, &c->place);
 	if (r < 0)
 		return r;
-	/* A daemon that is just ending accepts and closes: its successor answers the next try. */
-	for (int tries = 0; tries < 3; tries++) {
+	/* A daemon that is just ending, or dies, accepts and closes: its successor answers the next try. */
+	for (int tries = 0; tries < OPEN_TRIES; tries++) {
 		struct diag d = {0};
 
 		r = connect_or_start(o, data, &d, c);
 		if (r == 0)
 			r = agree(o, c, &d);
-		if (r == -EPIPE && tries < 2 && ctl_place_wait_gone(c->place, 10000) == 0)
+		if (r == -EPIPE && tries < OPEN_TRIES - 1) {
+			(void)!ctl_place_wait_gone(c->place, 100);
 			continue;
+		}
 		if (r < 0)
 			return diag_set(diag, r, "%s", d.text[0] ? d.text : err_text(r));
 		break;
@@ -327,16 +334,18 @@ int ctl_attach_leased(struct ctl *c, const char *what, struct diag *diag, struct
 	struct ctl_req rq = {.op = CTL_OP_ATTACH, .what = (char *)(uintptr_t)what};
 	int r = call(c, &rq, -1, diag, &ctl_table_attach, ret);
 
-	ret->root_fd = ret->userns_fd = ret->mntns_fd = -1;
+	ret->root_fd = ret->userns_fd = ret->mntns_fd = ret->tied_fd = -1;
 	if (r < 0)
 		return r;
-	if (c->nfds != 1 && c->nfds != 3)
+	if (c->nfds < 1 || c->nfds > 4)
 		return diag_set(diag, -EBADMSG, "the daemon's answer to attach lacks descriptors");
 	ret->root_fd = c->fds[0];
-	if (c->nfds == 3) {
+	if (c->nfds >= 3) {
 		ret->userns_fd = c->fds[1];
 		ret->mntns_fd = c->fds[2];
 	}
+	if (c->nfds % 2 == 0)
+		ret->tied_fd = c->fds[c->nfds - 1];
 	c->nfds = 0;
 	return 0;
 }
@@ -348,10 +357,10 @@ int ctl_attach(struct ctl *c, struct diag *diag, struct ctl_attach *ret)
 
 void ctl_attach_release(struct ctl_attach *a)
 {
-	int fds[] = {a->root_fd, a->userns_fd, a->mntns_fd};
+	int fds[] = {a->root_fd, a->userns_fd, a->mntns_fd, a->tied_fd};
 
 	ctl_close_fds(fds, ARRAY_SIZE(fds));
-	a->root_fd = a->userns_fd = a->mntns_fd = -1;
+	a->root_fd = a->userns_fd = a->mntns_fd = a->tied_fd = -1;
 }
 
 int ctl_lease(struct ctl *c, const char *what, int pidfd, struct diag *diag)
@@ -538,6 +547,35 @@ int ctl_flush(struct ctl *c, struct diag *diag)
 	struct ctl_req rq = {.op = CTL_OP_FLUSH};
 
 	return call(c, &rq, -1, diag, NULL, NULL);
+}
+
+int ctl_restart(struct ctl *c, struct diag *diag)
+{
+	struct ctl_req rq = {.op = CTL_OP_RESTART};
+	struct ctl next = {.sock = -1};
+	int r = call(c, &rq, -1, diag, NULL, NULL);
+
+	/* The socket is the keeper's meanwhile: the next one answers as soon as it can. */
+	for (int tries = 0; r == 0; tries++) {
+		struct diag d = {0};
+
+		(void)!ctl_place_wait_gone(c->place, 50);
+		next.place = c->place;
+		r = connect_to(c->place, &next);
+		rq = (struct ctl_req){.op = CTL_OP_OPEN};
+		if (r == 0)
+			r = call(&next, &rq, -1, &d, NULL, NULL);
+		if (r == 0)
+			break;
+		if (tries >= OPEN_TRIES)
+			return diag_set(diag, -ECONNREFUSED,
+					"the next rattan-fs does not answer; see %s/log", c->place);
+		r = 0;
+	}
+	if (next.sock >= 0)
+		(void)close(next.sock);
+	buf_release(&next.in);
+	return r;
 }
 
 int ctl_shutdown(struct ctl *c, bool force, struct diag *diag)

@@ -62,6 +62,7 @@ static inline void cleanup_ctlp(struct ctl **c)
 
 struct ctl_attach {
 	int userns_fd, mntns_fd; /* -1 both when the mount is in the host's namespace */
+	int tied_fd;             /* its other end closes when the mount is over; -1: ask ctl_fd() */
 	int root_fd;             /* O_PATH of the mounted root: openat2 RESOLVE_IN_ROOT from here */
 	char root[4096];         /* its path, inside the namespace */
 	uint64_t generation;     /* changes with every fresh mount (rollback, other policy) */
@@ -159,6 +160,9 @@ int ctl_changes(struct ctl *c, uint64_t token, struct diag *diag, uint64_t *ret_
 		int (*fn)(void *arg, const char *path, char what), void *arg) MUST_USE;
 /* All dirty data to the disk. */
 int ctl_flush(struct ctl *c, struct diag *diag) MUST_USE;
+/* Another rattan-fs, as it is installed now, goes on with the mount: commands that run notice nothing. Returns
+ * when it does; connections to the old one have ended. -EOPNOTSUPP: not this mount, or not this kernel. */
+int ctl_restart(struct ctl *c, struct diag *diag) MUST_USE;
 /* Orderly end: flush, unmount, exit. -EBUSY while commands run, unless @force. */
 int ctl_shutdown(struct ctl *c, bool force, struct diag *diag) MUST_USE;
 

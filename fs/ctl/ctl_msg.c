@@ -470,7 +470,7 @@ static const char *const op_names[CTL_OP_LAST + 1] = {
 	[CTL_OP_UNDO] = "undo",         [CTL_OP_LOG] = "log",
 	[CTL_OP_DIFF] = "diff",         [CTL_OP_CAT] = "cat",
 	[CTL_OP_CHANGES] = "changes",   [CTL_OP_FLUSH] = "flush",
-	[CTL_OP_SHUTDOWN] = "shutdown",
+	[CTL_OP_SHUTDOWN] = "shutdown", [CTL_OP_RESTART] = "restart",
 };
 
 const char *ctl_op_name(enum ctl_op op)

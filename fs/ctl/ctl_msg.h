@@ -40,7 +40,8 @@ enum ctl_op {
 	CTL_OP_CHANGES,
 	CTL_OP_FLUSH,
 	CTL_OP_SHUTDOWN,
-	CTL_OP_LAST = CTL_OP_SHUTDOWN,
+	CTL_OP_RESTART,
+	CTL_OP_LAST = CTL_OP_RESTART,
 };
 const char *ctl_op_name(enum ctl_op op);
 

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
@@ -20,7 +21,7 @@ struct answer {
 	uint64_t id;
 	int fds[IO_MAX_FDS];
 	size_t nfds;
-	bool end;
+	enum ctl_end end;
 };
 
 static void answer_release(struct answer *a)
@@ -66,6 +67,7 @@ struct call {
 	struct ctl_req rq;
 	int *fds; /* what came with the request; -1 what was taken */
 	size_t nfds;
+	int sock;
 	struct answer *a;
 	struct diag diag;
 };
@@ -94,6 +96,8 @@ static int op_attach(struct call *c)
 		c->a->fds[c->a->nfds++] = at.userns_fd;
 		c->a->fds[c->a->nfds++] = at.mntns_fd;
 	}
+	if (at.tied_fd >= 0)
+		c->a->fds[c->a->nfds++] = at.tied_fd;
 	return answer_add(c->a, &ctl_table_attach, &at);
 }
 
@@ -112,10 +116,18 @@ static int op_unlease(struct call *c)
 	return 0;
 }
 
+static pid_t peer(const struct call *c)
+{
+	struct ucred who = {.pid = 0};
+	socklen_t len = sizeof(who);
+
+	return getsockopt(c->sock, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 ? who.pid : 0;
+}
+
 static int op_bind(struct call *c)
 {
-	return env_bind(c->env, c->owner, c->nfds ? c->fds[0] : -1, c->rq.host, c->rq.mount,
-			c->rq.rw, &c->diag);
+	return env_bind(c->env, c->owner, peer(c), c->nfds ? c->fds[0] : -1, c->rq.host,
+			c->rq.mount, c->rq.rw, &c->diag);
 }
 
 static int op_unbind(struct call *c)
@@ -219,7 +231,15 @@ static int op_shutdown(struct call *c)
 		if (c->rq.force)
 			r = 0;
 	}
-	c->a->end = r == 0;
+	c->a->end = r == 0 ? CTL_END_NOW : CTL_END_NOT;
+	return r;
+}
+
+static int op_restart(struct call *c)
+{
+	int r = env_prepare_replace(c->env, &c->diag);
+
+	c->a->end = r == 0 ? CTL_END_REPLACE : CTL_END_NOT;
 	return r;
 }
 
@@ -232,7 +252,7 @@ static int (*const ops[CTL_OP_LAST + 1])(struct call *c) = {
 	[CTL_OP_UNDO] = op_move,         [CTL_OP_LOG] = op_log,
 	[CTL_OP_DIFF] = op_diff,         [CTL_OP_CAT] = op_cat,
 	[CTL_OP_CHANGES] = op_changes,   [CTL_OP_FLUSH] = op_flush,
-	[CTL_OP_SHUTDOWN] = op_shutdown,
+	[CTL_OP_SHUTDOWN] = op_shutdown, [CTL_OP_RESTART] = op_restart,
 };
 
 /* ---- around them ---- */
@@ -293,10 +313,11 @@ static int finish(struct answer *a, int err, const struct diag *d)
 }
 
 int ctl_serve(struct env *env, const void *owner, int sock, const struct buf *msg, int *fds,
-	      size_t nfds, bool *ret_end)
+	      size_t nfds, enum ctl_end *ret_end)
 {
 	struct answer a = {.done.max = ANSWER_MAX, .items.max = CTL_FRAME_MAX};
-	struct call c = {.env = env, .owner = owner, .fds = fds, .nfds = nfds, .a = &a};
+	struct call c = {
+		.env = env, .owner = owner, .fds = fds, .nfds = nfds, .sock = sock, .a = &a};
 	int r = decode(msg, &c);
 	bool fatal = r < 0;
 

@@ -13,7 +13,13 @@
 
 struct env;
 
+enum ctl_end {
+	CTL_END_NOT,
+	CTL_END_NOW,
+	CTL_END_REPLACE, /* another daemon goes on */
+};
+
 /* A message @msg from @owner's socket @sock, with descriptors that this call takes over. Negative:
- * the connection is of no use any more. *ret_end: the daemon is to end. */
+ * the connection is of no use any more. *ret_end: is the daemon to end? */
 int ctl_serve(struct env *env, const void *owner, int sock, const struct buf *msg, int *fds,
-	      size_t nfds, bool *ret_end) MUST_USE;
+	      size_t nfds, enum ctl_end *ret_end) MUST_USE;

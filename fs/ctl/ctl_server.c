@@ -26,7 +26,7 @@ struct conn {
 struct ctl_server {
 	struct env *env;
 	int listen_fd, event_fd;
-	atomic_bool end;
+	atomic_int end;     /* enum ctl_end */
 	struct conn *conns; /* only the owner of the server */
 	unsigned nconns;
 };
@@ -42,9 +42,9 @@ static void *conn_main(void *arg)
 {
 	struct conn *c = arg;
 	cleanup_buf struct buf msg = {0};
-	bool end = false;
+	enum ctl_end end = CTL_END_NOT;
 
-	while (!end) {
+	while (end == CTL_END_NOT) {
 		int fds[IO_MAX_FDS];
 		size_t nfds = 0;
 
@@ -56,8 +56,8 @@ static void *conn_main(void *arg)
 	/* Whatever the client held ends with its connection. */
 	env_unlease(c->server->env, c);
 	env_unbind_all(c->server->env, c);
-	if (end)
-		atomic_store(&c->server->end, true);
+	if (end != CTL_END_NOT)
+		atomic_store(&c->server->end, (int)end);
 	/* Not closed yet: the number must not become another's before the owner of the server has
 	 * seen that this thread is done (it may call shutdown on it). */
 	(void)shutdown(c->sock, SHUT_RDWR);
@@ -161,7 +161,12 @@ bool ctl_server_event(struct ctl_server *s)
 
 	(void)!read(s->event_fd, &n, sizeof(n));
 	reap(s, false);
-	return atomic_load(&s->end);
+	return atomic_load(&s->end) != CTL_END_NOT;
+}
+
+bool ctl_server_replace(const struct ctl_server *s)
+{
+	return atomic_load(&s->end) == CTL_END_REPLACE;
 }
 
 void ctl_server_free(struct ctl_server *s)

@@ -27,6 +27,8 @@ void ctl_server_accept(struct ctl_server *s);
 int ctl_server_event_fd(const struct ctl_server *s);
 /* Takes note of what happened; true when the end was asked for. */
 bool ctl_server_event(struct ctl_server *s);
+/* ... so that another daemon goes on. */
+bool ctl_server_replace(const struct ctl_server *s);
 unsigned ctl_server_connections(const struct ctl_server *s);
 /* Hangs up on everybody, waits for what is under way, closes the socket. Accepts NULL. */
 void ctl_server_free(struct ctl_server *s);

@@ -30,6 +30,10 @@
 #define IDLE_S  600
 #define LOG_MAX (1 << 20)
 
+/* Daemons that die so soon after their start, so often in a row, are not helped by another. */
+#define QUICK_MS  1000
+#define QUICK_MAX 3
+
 /* The id that agents have inside (docs/architecture.md): what the single mapped id is stored as. */
 #define AGENT_ID 1000
 
@@ -161,6 +165,7 @@ struct loop {
 	struct env *env;
 	struct ctl_server *server;  /* NULL: no socket */
 	int signal_fd, keeper_sock; /* -1: none */
+	int listen_fd;              /* from the last daemon; -1: none */
 	long long idle_ms;          /* 0: never */
 	long long idle_since;
 };
@@ -193,15 +198,16 @@ static void bound_log(void)
 static int time_left(struct loop *l)
 {
 	long long now = io_now_ms(), left;
+	int most = env_prune(l->env) ? 1000 : 60000;
 
 	if (!l->idle_ms || !l->server)
-		return 60000;
+		return most;
 	if (ctl_server_connections(l->server) || env_leases(l->env)) {
 		l->idle_since = now;
-		return 60000;
+		return most;
 	}
 	left = l->idle_since + l->idle_ms - now;
-	return left <= 0 ? 0 : left > 60000 ? 60000 : (int)left;
+	return left <= 0 ? 0 : left > most ? most : (int)left;
 }
 
 /* False when it is time to end. */
@@ -257,10 +263,13 @@ static int serve(struct loop *l, const char *run_dir, int *ready_fd)
 
 	if (run_dir) {
 		r = run_file(run_dir, "sock", sock, sizeof(sock));
-		if (r == 0)
+		fd = l->listen_fd;
+		if (r == 0 && fd < 0)
 			r = ctl_sock_listen(sock, &fd);
-		if (r == 0)
+		if (r == 0) {
+			env_keep_listen(l->env, fd);
 			r = ctl_server_new(l->env, fd, &l->server);
+		}
 		if (r < 0)
 			diag_set(&diag, r, "cannot listen in %s: %s", run_dir, err_text(r));
 	}
@@ -268,6 +277,9 @@ static int serve(struct loop *l, const char *run_dir, int *ready_fd)
 	l->idle_since = io_now_ms();
 	while (r == 0 && loop_once(l))
 		;
+	/* Like a crash, but all is flushed: what the kernel asked meanwhile, it asks again. */
+	if (r == 0 && l->server && ctl_server_replace(l->server))
+		_exit(KEEPER_REPLACE);
 	/* Nobody new comes in; those who are here finish or see the end. */
 	if (run_dir && r == 0)
 		(void)unlink(sock);
@@ -302,9 +314,9 @@ static void fill_env_opts(const struct daemon_opts *o, struct env_opts *eo)
 int daemon_serve(const struct daemon_opts *o)
 {
 	cleanup_fd int alive = -1, signal_fd = -1;
-	struct loop l = {.keeper_sock = -1};
+	struct loop l = {.keeper_sock = -1, .listen_fd = -1};
 	struct diag diag = {0};
-	struct env_opts eo = {.host_dir = o->dir, .ids = daemon_host_ids(o)};
+	struct env_opts eo = {.host_dir = o->dir, .tied_fd = -1, .ids = daemon_host_ids(o)};
 	char *const everything[] = {(char *)(uintptr_t) "/", NULL};
 	int ready_fd = o->ready_fd, r;
 	bool parent;
@@ -333,12 +345,44 @@ int daemon_serve(const struct daemon_opts *o)
 
 /* ---- keeper and daemon ---- */
 
-static int be_daemon(const struct daemon_opts *o, const char *mnt, int sock, int pulse, bool helper,
-		     bool own_ns, const struct diag *why, int ready_fd)
+struct keeping {
+	const struct daemon_opts *o;
+	const char *mnt;
+	char exe[4096]; /* where this program is, or a newer build of it by now */
+	struct keeper_link link;
+	struct keeper_state state;
+	const struct diag *why; /* no namespace: its text is not empty */
+};
+
+/* Where it was when it was started: there the next build will be. */
+static int find_self(char *ret, size_t size)
 {
+	ssize_t n = readlink("/proc/self/exe", ret, size - 1);
+
+	if (n < 0)
+		return ret_nerrno();
+	ret[n] = 0;
+	return 0;
+}
+
+static int take_fd(struct keeper_link *k, enum keeper_kind kind)
+{
+	struct keeper_item *x = keeper_find(k, kind);
+	int fd = x ? x->fd : -1;
+
+	if (x)
+		x->fd = -1;
+	return fd;
+}
+
+/* @kept: this process's copy of what the keeper holds. @again: it holds a dead daemon's mount. */
+static int be_daemon(const struct keeping *kp, struct keeper_link *kept, int sock, int pulse,
+		     bool again, int ready_fd)
+{
+	const struct daemon_opts *o = kp->o;
 	cleanup_fd int signal_fd = -1;
-	struct loop l = {.keeper_sock = sock, .idle_ms = idle_limit()};
-	struct env_opts eo = {.mount_root = mnt, .own_ns = own_ns};
+	struct loop l = {.keeper_sock = sock, .listen_fd = -1, .idle_ms = idle_limit()};
+	struct env_opts eo = {.mount_root = kp->mnt, .own_ns = kp->state.own_ns};
 	struct diag diag = {0};
 	int r = daemon_prepare(&signal_fd);
 
@@ -351,28 +395,105 @@ static int be_daemon(const struct daemon_opts *o, const char *mnt, int sock, int
 	if (r < 0)
 		log_warn("the keeper will see this process's end late: %s", err_text(r));
 	fill_env_opts(o, &eo);
-	keeper_link_init(&eo.link, sock, helper);
+	keeper_link_init(&eo.link, sock, kept->helper);
 	/* Always: a single mapped id cannot show others (fs/fuse/session.h). 0 in a namespace of our
 	 * own. */
 	eo.ids = daemon_host_ids(&(struct daemon_opts){.stored_ids = false});
+	eo.tied_fd = take_fd(kept, KEEP_TIED);
+	eo.kept = again ? kept : NULL;
+	l.listen_fd = take_fd(kept, KEEP_LISTEN);
 	l.signal_fd = signal_fd;
-	if (!why->text[0])
+	/* The keeper's end of what says that it lives; the lock stays with both. */
+	(void)close(take_fd(kept, KEEP_TIE));
+	(void)take_fd(kept, KEEP_ALIVE);
+	if (!kp->why->text[0])
 		return serve_env(&eo, &l, o->run_dir, &ready_fd);
-	log_warn("%s; mounting on the host instead", why->text);
+	log_warn("%s; mounting on the host instead", kp->why->text);
 	r = env_open(&eo, &diag, &l.env);
 	if (r < 0) /* without a namespace: that is the cause to tell */
-		return daemon_tell(&ready_fd, r, r == -ENOENT || r == -EEXIST ? &diag : why, NULL,
-				   0);
+		return daemon_tell(&ready_fd, r, r == -ENOENT || r == -EEXIST ? &diag : kp->why,
+				   NULL, 0);
 	r = serve(&l, o->run_dir, &ready_fd);
 	return env_close(l.env) < 0 ? -EIO : r;
 }
 
-static int be_keeper(const struct daemon_opts *o, const char *mnt, bool own_ns,
-		     const struct diag *why)
+/* This process becomes a keeper anew, of the build that is installed now, with the same namespaces and
+ * descriptors. Returns only when that fails. */
+static int exec_again(struct keeping *kp)
 {
-	bool helper = !own_ns && geteuid() != 0;
-	int sv[2], pulse[2], ready_fd = o->ready_fd, status;
+	char number[16], *argv[] = {kp->exe,
+				    (char *)(uintptr_t) "env",
+				    (char *)(uintptr_t) "--data-dir",
+				    (char *)(uintptr_t)kp->o->data_dir,
+				    (char *)(uintptr_t) "--run-dir",
+				    (char *)(uintptr_t)kp->o->run_dir,
+				    (char *)(uintptr_t) "--env",
+				    (char *)(uintptr_t)kp->o->env,
+				    (char *)(uintptr_t) "--takeover",
+				    number,
+				    NULL};
+	int fd, r = keeper_save(&kp->link, &kp->state, &fd);
+
+	if (r < 0)
+		return r;
+	(void)snprintf(number, sizeof(number), "%d", fd);
+	(void)execv(kp->exe, argv);
+	return ret_nerrno();
+}
+
+static void tell_end(const struct keeping *kp, enum keeper_end end, int status)
+{
+	const char *next =
+		end == KEEPER_DIED ? "another goes on" : "the next client starts another";
+
+	if (WIFSIGNALED(status))
+		log_error("the daemon was killed by signal %d (%s); %s", WTERMSIG(status),
+			  sigdescr_np(WTERMSIG(status)), next);
+	else if (WIFEXITED(status) && WEXITSTATUS(status) == KEEPER_REPLACE)
+		log_info("the daemon is replaced by %s", kp->exe);
+	else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+		log_error("the daemon ended with status %#x; %s", (unsigned)status, next);
+}
+
+/* The daemon's life, and what comes after it. */
+static int keep(struct keeping *kp, pid_t pid, int pulse)
+{
+	long long start = io_now_ms();
 	char sock[4096];
+	int status, r = 0;
+	enum keeper_end end;
+
+	(void)prctl(PR_SET_NAME, "rattan-keeper", 0, 0, 0);
+	(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	(void)umask(077);
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGHUP, SIG_IGN);
+	end = keeper_run(&kp->link, pulse, pid, kp->state.old_pid, &status);
+	tell_end(kp, end, status);
+	kp->state.quick = io_now_ms() - start < QUICK_MS ? kp->state.quick + 1 : 0;
+	kp->state.old_pid = pid;
+	if (end == KEEPER_DIED && kp->state.quick < QUICK_MAX) {
+		(void)close(kp->link.sock);
+		(void)close(pulse);
+		r = exec_again(kp);
+		log_error("cannot start %s again: %s", kp->exe, err_text(r));
+	} else if (end == KEEPER_DIED) {
+		log_error("the daemon died %u times in a row; its mounts are given up",
+			  kp->state.quick);
+		r = -EIO;
+	} else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+		r = -EIO;
+	}
+	keeper_give_up(&kp->link);
+	if (r < 0 && run_file(kp->o->run_dir, "sock", sock, sizeof(sock)) == 0)
+		(void)unlink(sock);
+	return r;
+}
+
+/* Fork the daemon of a keeper whose link is filled. */
+static int start_daemon(struct keeping *kp, bool again, int ready_fd)
+{
+	int sv[2], pulse[2];
 	pid_t pid;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0 ||
@@ -384,25 +505,54 @@ static int be_keeper(const struct daemon_opts *o, const char *mnt, bool own_ns,
 	if (pid == 0) {
 		(void)close(sv[0]);
 		(void)close(pulse[0]);
-		return be_daemon(o, mnt, sv[1], pulse[1], helper, own_ns, why, ready_fd);
+		return be_daemon(kp, &kp->link, sv[1], pulse[1], again, ready_fd);
 	}
 	(void)close(sv[1]);
 	(void)close(pulse[1]);
 	if (ready_fd >= 0)
 		(void)close(ready_fd);
-	(void)prctl(PR_SET_NAME, "rattan-keeper", 0, 0, 0);
-	(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-	(void)umask(077);
-	(void)signal(SIGPIPE, SIG_IGN);
-	(void)signal(SIGHUP, SIG_IGN);
-	status = keeper_run(sv[0], pulse[0], helper, pid);
-	if (!WIFSIGNALED(status))
-		return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
-	log_error("the daemon was killed by signal %d (%s); the next client starts another",
-		  WTERMSIG(status), sigdescr_np(WTERMSIG(status)));
+	kp->link.sock = sv[0];
+	return keep(kp, pid, pulse[0]);
+}
+
+static int be_keeper(const struct daemon_opts *o, const char *mnt, int alive, bool own_ns,
+		     const struct diag *why)
+{
+	struct keeping kp = {.o = o, .mnt = mnt, .why = why, .state = {.own_ns = own_ns}};
+	int ready_fd = o->ready_fd, tie[2], r;
+
+	keeper_link_init(&kp.link, -1, !own_ns && geteuid() != 0);
+	r = find_self(kp.exe, sizeof(kp.exe));
+	if (r == 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, tie) < 0)
+		r = ret_nerrno();
+	if (r == 0)
+		r = keeper_hold(&kp.link, KEEP_TIE, 0, NULL, 0, tie[0]);
+	if (r == 0)
+		r = keeper_hold(&kp.link, KEEP_TIED, 0, NULL, 0, tie[1]);
+	if (r == 0)
+		r = keeper_hold(&kp.link, KEEP_ALIVE, 0, NULL, 0, fcntl(alive, F_DUPFD_CLOEXEC, 3));
+	if (r < 0)
+		return daemon_tell(&ready_fd, r, NULL, NULL, 0);
+	return start_daemon(&kp, false, ready_fd);
+}
+
+/* The daemon died, or asked for a successor; its keeper has become this process. */
+static int keeper_again(const struct daemon_opts *o, const char *mnt)
+{
+	const struct diag none = {0};
+	struct keeping kp = {.o = o, .mnt = mnt, .why = &none};
+	char sock[4096];
+	int r = keeper_load(o->takeover_fd, &kp.link, &kp.state);
+
+	if (r == 0)
+		r = find_self(kp.exe, sizeof(kp.exe));
+	if (r == 0)
+		return start_daemon(&kp, true, -1);
+	log_error("cannot go on with what the last rattan-fs left: %s", err_text(r));
+	keeper_give_up(&kp.link);
 	if (run_file(o->run_dir, "sock", sock, sizeof(sock)) == 0)
 		(void)unlink(sock);
-	return -EIO;
+	return r;
 }
 
 /* Entering the namespaces may fail half-way, so a child tries. 0: it is in and goes on as the keeper;
@@ -441,7 +591,7 @@ static int enter_in_child(const char *mnt, struct diag *why, bool *ret_parent)
 	}
 }
 
-static int env_start(const struct daemon_opts *o, const char *mnt)
+static int env_start(const struct daemon_opts *o, const char *mnt, int alive)
 {
 	struct diag why = {0};
 	bool parent = false;
@@ -453,7 +603,7 @@ static int env_start(const struct daemon_opts *o, const char *mnt)
 	if (r < 0)
 		return daemon_tell(&ready_fd, r, &why, NULL, 0);
 	if (!parent)
-		return be_keeper(o, mnt, true, &why);
+		return be_keeper(o, mnt, alive, true, &why);
 	if (!why.text[0]) {
 		/* In the foreground there is something to wait for. */
 		if (ready_fd >= 0)
@@ -462,7 +612,7 @@ static int env_start(const struct daemon_opts *o, const char *mnt)
 			;
 		return 0;
 	}
-	return be_keeper(o, mnt, false, &why);
+	return be_keeper(o, mnt, alive, false, &why);
 }
 
 int daemon_env(const struct daemon_opts *o)
@@ -473,6 +623,10 @@ int daemon_env(const struct daemon_opts *o)
 	char mnt[4096];
 	bool parent;
 
+	if (o->takeover_fd >= 0) {
+		r = run_file(o->run_dir, "mnt", mnt, sizeof(mnt));
+		return r < 0 ? r : keeper_again(o, mnt);
+	}
 	r = daemon_detach(o, &parent);
 	if (parent)
 		return 0;
@@ -483,5 +637,5 @@ int daemon_env(const struct daemon_opts *o)
 	if (r < 0)
 		return daemon_tell(&ready_fd, r, &diag, NULL, 0);
 	/* Inherited by keeper and daemon: the lock belongs to the open file, not to a process. */
-	return env_start(o, mnt);
+	return env_start(o, mnt, alive);
 }

@@ -17,6 +17,7 @@ struct daemon_opts {
 	char *overlays[DAEMON_LIST_MAX + 1]; /* host, mount, ... */
 	char *writable[DAEMON_LIST_MAX + 1];
 	bool has_writable;
+	int takeover_fd; /* -1, or the keeper's state: this process is a keeper, whose daemon died */
 	bool create, foreground;
 	bool stored_ids;               /* show ids as stored */
 	bool quick, repair;            /* fsck */

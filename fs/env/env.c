@@ -46,6 +46,24 @@ static int lock_env(const struct env_opts *o, struct diag *diag, int *ret_fd)
 	return 0;
 }
 
+/* The lock is the open file's, which the keeper and every daemon of the mount share: one that is stuck in its
+ * death still has it, and must not stand in the way. */
+static int take_lock(struct env *e, const struct env_opts *o, struct diag *diag)
+{
+	struct keeper_item *x = o->kept ? keeper_find(o->kept, KEEP_LOCK) : NULL;
+	int r;
+
+	if (x && x->fd >= 0) {
+		e->store_lock_fd = x->fd;
+		x->fd = -1;
+		return 0;
+	}
+	r = lock_env(o, diag, &e->store_lock_fd);
+	if (r == 0)
+		(void)!keeper_keep(&e->link, KEEP_LOCK, 0, NULL, 0, e->store_lock_fd);
+	return r;
+}
+
 static int open_record(struct env *e, const struct env_opts *o, struct diag *diag)
 {
 	int r = store_open(o->data_dir, o->create ? STORE_CREATE : 0, diag, &e->store);
@@ -53,7 +71,7 @@ static int open_record(struct env *e, const struct env_opts *o, struct diag *dia
 	if (r == 0 && !store_env_name_valid(o->name))
 		return diag_set(diag, -EINVAL, "\"%.80s\" is no name for an environment", o->name);
 	if (r == 0)
-		r = lock_env(o, diag, &e->store_lock_fd);
+		r = take_lock(e, o, diag);
 	if (r < 0)
 		return diag_set(diag, r, "cannot open the store %s: %s", o->data_dir, err_text(r));
 	r = store_env_get(e->store, o->name, &e->rec);
@@ -87,6 +105,8 @@ static struct env *env_alloc(const struct env_opts *o)
 		return NULL;
 	(void)pthread_mutex_init(&e->lock, NULL);
 	e->store_lock_fd = e->userns_fd = e->mntns_fd = e->cur.root_fd = e->ended_fd = -1;
+	e->journal_fd = -1;
+	e->tied_fd = o->tied_fd;
 	e->link = o->link;
 	e->own_ns = o->own_ns;
 	e->allow_other = o->allow_other;
@@ -95,6 +115,8 @@ static struct env *env_alloc(const struct env_opts *o)
 	/* A client must never take a new daemon's mount for the one it knew. */
 	(void)clock_gettime(CLOCK_REALTIME, &now);
 	e->generation = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+	e->token_generation = e->generation;
+	e->next_id = e->generation; /* not a former daemon's */
 	e->mount_root = o->mount_root ? strdup(o->mount_root) : NULL;
 	e->host_dir = o->host_dir ? strdup(o->host_dir) : NULL;
 	if ((o->mount_root && !e->mount_root) || (o->host_dir && !e->host_dir)) {
@@ -123,7 +145,9 @@ int env_open(const struct env_opts *o, struct diag *diag, struct env **ret)
 		r = e->ended_fd < 0 ? ret_nerrno() : 0;
 	}
 	if (r == 0)
-		r = env_up_locked(e, diag);
+		r = env_journal_open(e, o->kept);
+	if (r == 0)
+		r = o->kept ? env_resume_locked(e, o->kept, diag) : env_up_locked(e, diag);
 	if (r == 0)
 		r = env_gc_start(e);
 	if (r < 0) {
@@ -146,6 +170,8 @@ int env_close(struct env *e)
 	r = env_quiesce_locked(e);
 	env_down_locked(e);
 	k = env_drop_ovl_locked(e);
+	/* An end, and no death that another daemon should go on from. */
+	keeper_drop(&e->link, KEEP_MOUNT, 0);
 	while (e->leases) {
 		const void *owner = e->leases->owner;
 
@@ -154,6 +180,7 @@ int env_close(struct env *e)
 	env_binds_free(e);
 	env_shown_free(e);
 	env_list_free(e->writable);
+	env_journal_close(e);
 	store_close(e->store);
 	cleanup_fdp(&e->store_lock_fd);
 	cleanup_fdp(&e->userns_fd);
@@ -223,7 +250,7 @@ int env_attach(struct env *e, const void *owner, struct diag *diag, struct ctl_a
 	int r;
 
 	memset(ret, 0, sizeof(*ret));
-	ret->root_fd = ret->userns_fd = ret->mntns_fd = -1;
+	ret->root_fd = ret->userns_fd = ret->mntns_fd = ret->tied_fd = -1;
 	ENV_LOCK(e);
 	r = env_ensure_locked(e, diag);
 	if (r == 0 && env_shown_replaced_locked(e) && env_check_idle_locked(e, owner, NULL) == 0)
@@ -234,10 +261,12 @@ int env_attach(struct env *e, const void *owner, struct diag *diag, struct ctl_a
 		r = dup_to(e->userns_fd, &ret->userns_fd);
 	if (r == 0 && e->own_ns)
 		r = dup_to(e->mntns_fd, &ret->mntns_fd);
+	if (r == 0 && e->tied_fd >= 0)
+		r = dup_to(e->tied_fd, &ret->tied_fd);
 	if (r == 0)
 		r = env_writable_text(e->writable, ret->writable, sizeof(ret->writable));
 	if (r < 0) {
-		int fds[] = {ret->root_fd, ret->userns_fd, ret->mntns_fd};
+		int fds[] = {ret->root_fd, ret->userns_fd, ret->mntns_fd, ret->tied_fd};
 
 		for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
 			cleanup_fdp(&fds[i]);

@@ -19,6 +19,22 @@
 struct env;
 struct store;
 
+/* What a daemon keeps with the keeper for the next one (fs/env/keeper.h). Both are one build, or the keeper's
+ * state has another version. */
+struct env_saved {
+	char dir[4096];
+	uint64_t generation;
+	uint32_t nmounts, has_writable;
+	char writable[4096];
+	struct session_init init;
+};
+struct env_saved_bind {
+	char host[4096], mount[4000];
+	uint64_t dev, ino;
+	uint32_t type, rw;
+	int32_t pid;
+};
+
 struct env_opts {
 	const char *data_dir, *name;
 	const char *base; /* NULL: "host" */
@@ -28,6 +44,9 @@ struct env_opts {
 	const char *mount_root; /* fresh mounts appear in directories of their own below */
 	const char *host_dir;   /* or all of them here, visible on the host */
 	struct keeper_link link;
+	/* NULL, or what the last daemon kept; descriptors that are taken become -1. */
+	struct keeper_link *kept;
+	int tied_fd; /* its other end closes when the mounts are over for good; -1 */
 	bool own_ns; /* the mounts live in this process's namespaces */
 	bool allow_other;
 	struct session_ids ids;
@@ -50,6 +69,13 @@ int env_agree(struct env *e, const void *owner, char *const *overlays, char *con
 int env_attach(struct env *e, const void *owner, struct diag *diag,
 	       struct ctl_attach *ret) MUST_USE;
 
+/* Keep the control socket for the next daemon. */
+void env_keep_listen(struct env *e, int fd);
+/* Ends what processes held that a former daemon served and that have ended; true when others are left. */
+bool env_prune(struct env *e);
+/* All to the disk, so that another daemon may go on. */
+int env_prepare_replace(struct env *e, struct diag *diag) MUST_USE;
+
 /* @owner: whose lease it is, one connection. @pidfd is taken over on success. */
 int env_lease(struct env *e, const void *owner, const char *what, int pidfd,
 	      struct diag *diag) MUST_USE;
@@ -58,9 +84,9 @@ void env_unlease(struct env *e, const void *owner);
 int env_check_idle(struct env *e, const void *owner, struct diag *diag) MUST_USE;
 unsigned env_leases(struct env *e); /* waits for nobody */
 
-/* Bound as long as one @owner, a connection, wants it. */
-int env_bind(struct env *e, const void *owner, int host_fd, const char *host, const char *mount,
-	     bool rw, struct diag *diag) MUST_USE;
+/* Bound as long as one @owner, a connection of process @pid, wants it. */
+int env_bind(struct env *e, const void *owner, pid_t pid, int host_fd, const char *host,
+	     const char *mount, bool rw, struct diag *diag) MUST_USE;
 int env_unbind(struct env *e, const void *owner, const char *mount, struct diag *diag) MUST_USE;
 void env_unbind_all(struct env *e, const void *owner);
 

@@ -69,6 +69,8 @@ static bool let_go(struct env_bound *b, const void *owner)
 
 static void bound_release(struct env_bound *b)
 {
+	if (b->pidfd >= 0)
+		(void)close(b->pidfd);
 	free(b->host);
 	free(b->mount);
 	free((void *)b->holders);
@@ -132,12 +134,13 @@ static int append(struct env *e, struct env_bound *b)
 		return -ENOMEM;
 	e->binds = l;
 	l[e->nbinds++] = *b;
-	*b = (struct env_bound){0};
+	*b = (struct env_bound){.pidfd = -1};
 	return 0;
 }
 
 static void remove_at(struct env *e, size_t i)
 {
+	keeper_drop(&e->link, KEEP_BIND, e->binds[i].id);
 	bound_release(&e->binds[i]);
 	e->nbinds--;
 	memmove(&e->binds[i], &e->binds[i + 1], (e->nbinds - i) * sizeof(*e->binds));
@@ -166,7 +169,16 @@ static int bind_fresh(struct env *e, struct diag *diag)
 	return r;
 }
 
-static int bind_locked(struct env *e, const void *owner, struct env_bound *b, struct diag *diag)
+/* The process is back: what its connection to a former daemon asked for is this one's. */
+static int hold_again(struct env_bound *b, const void *owner, pid_t pid)
+{
+	if (b->pidfd >= 0 && b->pid == pid)
+		cleanup_fdp(&b->pidfd);
+	return hold(b, owner);
+}
+
+static int bind_locked(struct env *e, const void *owner, pid_t pid, struct env_bound *b,
+		       struct diag *diag)
 {
 	struct env_bound *same;
 	int r = env_ensure_locked(e, diag);
@@ -175,7 +187,7 @@ static int bind_locked(struct env *e, const void *owner, struct env_bound *b, st
 		return r;
 	same = find_same(e, b);
 	if (same)
-		return hold(same, owner);
+		return hold_again(same, owner, pid);
 	r = check_others(e, b->mount, diag);
 	if (r == 0 && e->nbinds >= 64)
 		r = diag_set(diag, -EMFILE, "64 binds are the limit");
@@ -192,13 +204,15 @@ static int bind_locked(struct env *e, const void *owner, struct env_bound *b, st
 			(void)!keeper_unbind(&e->link, e->cur.dir, b->mount, NULL);
 		return -ENOMEM;
 	}
+	e->binds[e->nbinds - 1].id = ++e->next_id;
+	env_keep_bind_locked(e, &e->binds[e->nbinds - 1], pid);
 	return r == 0 ? 0 : bind_fresh(e, diag);
 }
 
-int env_bind(struct env *e, const void *owner, int host_fd, const char *host, const char *mount,
-	     bool rw, struct diag *diag)
+int env_bind(struct env *e, const void *owner, pid_t pid, int host_fd, const char *host,
+	     const char *mount, bool rw, struct diag *diag)
 {
-	struct env_bound b = {.rw = rw};
+	struct env_bound b = {.rw = rw, .pidfd = -1};
 	struct stat st;
 	int r;
 
@@ -220,7 +234,7 @@ int env_bind(struct env *e, const void *owner, int host_fd, const char *host, co
 	b.type = st.st_mode & S_IFMT;
 	if (b.host && b.mount) {
 		ENV_LOCK(e);
-		r = bind_locked(e, owner, &b, diag);
+		r = bind_locked(e, owner, pid, &b, diag);
 	} else {
 		r = -ENOMEM;
 	}
@@ -246,7 +260,7 @@ int env_unbind(struct env *e, const void *owner, const char *mount, struct diag 
 	for (size_t i = 0; mount && i < e->nbinds; i++) {
 		if (strcmp(e->binds[i].mount, mount) != 0 || !let_go(&e->binds[i], owner))
 			continue;
-		return e->binds[i].nholders ? 0 : unbind_at(e, i, diag);
+		return e->binds[i].nholders || e->binds[i].pidfd >= 0 ? 0 : unbind_at(e, i, diag);
 	}
 	return diag_set(diag, -ENOENT, "nothing is bound at %s", mount ? mount : "?");
 }
@@ -257,7 +271,28 @@ void env_unbind_all(struct env *e, const void *owner)
 
 	ENV_LOCK(e);
 	for (size_t i = e->nbinds; i-- > 0;)
-		if (let_go(&e->binds[i], owner) && !e->binds[i].nholders &&
+		if (let_go(&e->binds[i], owner) && !e->binds[i].nholders && e->binds[i].pidfd < 0 &&
 		    unbind_at(e, i, &diag) < 0)
 			log_warn("%s", diag.text);
+}
+
+bool env_binds_prune_locked(struct env *e)
+{
+	struct diag diag = {0};
+	bool left = false;
+
+	for (size_t i = e->nbinds; i-- > 0;) {
+		struct env_bound *b = &e->binds[i];
+
+		if (b->pidfd < 0)
+			continue;
+		if (!env_process_gone(b->pidfd)) {
+			left = true;
+			continue;
+		}
+		cleanup_fdp(&b->pidfd);
+		if (!b->nholders && unbind_at(e, i, &diag) < 0)
+			log_warn("%s", diag.text);
+	}
+	return left;
 }

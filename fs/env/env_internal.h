@@ -10,9 +10,12 @@
 #include "store/store.h"
 
 struct env_lease {
-	const void *owner;
+	const void *
+		owner; /* NULL: of a connection to a former daemon; ends with the process, or at @until */
 	char *what;
 	int pidfd; /* -1: none */
+	long long until;
+	uint64_t id; /* with the keeper */
 	struct env_lease *next;
 };
 
@@ -24,6 +27,9 @@ struct env_bound {
 	bool rw;
 	const void **holders; /* the connections that asked for it */
 	size_t nholders;
+	int pidfd; /* -1, or whose connection to a former daemon asked for it */
+	pid_t pid;
+	uint64_t id; /* with the keeper */
 };
 
 /* A host directory that the environment shows copy-on-write, as it was when it was mounted. */
@@ -64,6 +70,10 @@ struct env {
 	struct session_ids ids;
 	long long started_ms;
 
+	struct journal *journal; /* fixed after env_open; NULL: none */
+	int journal_fd, tied_fd;
+	uint64_t token_generation; /* of this process: its change log knows nothing of another's */
+
 	pthread_mutex_t lock; /* protects all that follows; also orders the calls to link */
 	struct keeper_link link;
 	struct store_env rec;
@@ -76,6 +86,7 @@ struct env {
 	struct env_shown *shown; /* the list never changes */
 	size_t nshown;
 	struct env_lease *leases;
+	uint64_t next_id;    /* of what is kept */
 	atomic_uint nleases; /* read without the lock */
 };
 
@@ -91,7 +102,29 @@ static inline void env_unlockp(pthread_mutex_t **m)
 	pthread_mutex_t *env_locked __attribute__((cleanup(env_unlockp), unused)) = &(e)->lock; \
 	(void)pthread_mutex_lock(&(e)->lock)
 
+/* ---- env_resume.c ---- */
+
+/* The journal: the last daemon's, or a new one. Without one everything works, and ends with the daemon. */
+int env_journal_open(struct env *e, struct keeper_link *kept) MUST_USE;
+void env_journal_close(struct env *e);
+/* Serve the last daemon's mount, or its tree through a fresh one, with what it left. */
+int env_resume_locked(struct env *e, struct keeper_link *kept, struct diag *diag) MUST_USE;
+/* So that another daemon can. */
+void env_keep_mount_locked(struct env *e);
+void env_keep_bind_locked(struct env *e, struct env_bound *b, pid_t pid);
+void env_keep_lease_locked(struct env *e, struct env_lease *l);
+/* Has the process ended? */
+bool env_process_gone(int pidfd);
+
 /* ---- env_mount.c ---- */
+
+/* @resume: the journal is a dead daemon's. */
+int env_open_ovl(struct env *e, char *const *writable, struct session *se, bool resume,
+		 struct ovl **ret) MUST_USE;
+int env_mount_tree(struct env *e, struct env_mount *m, struct diag *diag) MUST_USE;
+int env_bind_all(struct env *e, struct diag *diag, size_t *ret_failed) MUST_USE;
+int env_mount_dir(struct env *e, char *ret, size_t size) MUST_USE;
+int env_watch_end(struct env *e, struct session *se, bool on) MUST_USE;
 
 /* Serve the open layer through a fresh mount with all binds. On failure nothing is served. */
 int env_up_locked(struct env *e, struct diag *diag) MUST_USE;
@@ -130,6 +163,8 @@ bool env_shown_replaced_locked(const struct env *e);
  * would be written through. */
 int env_binds_check_locked(const struct env *e, char *const *overlays, struct diag *diag) MUST_USE;
 void env_binds_free(struct env *e);
+/* See env_prune. */
+bool env_binds_prune_locked(struct env *e);
 
 /* ---- env_policy.c: pure text ---- */
 char **env_list_dup(char *const *list);

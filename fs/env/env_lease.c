@@ -34,6 +34,7 @@ int env_lease(struct env *e, const void *owner, const char *what, int pidfd, str
 		had->what = l->what;
 		had->pidfd = pidfd;
 		free(l);
+		env_keep_lease_locked(e, had);
 		return 0;
 	}
 	if (e->nleases >= LEASES_MAX) {
@@ -46,7 +47,45 @@ int env_lease(struct env *e, const void *owner, const char *what, int pidfd, str
 	l->next = e->leases;
 	e->leases = l;
 	e->nleases++;
+	l->id = ++e->next_id;
+	env_keep_lease_locked(e, l);
 	return 0;
+}
+
+static void lease_end_locked(struct env *e, struct env_lease **p)
+{
+	struct env_lease *l = *p;
+
+	*p = l->next;
+	keeper_drop(&e->link, KEEP_LEASE, l->id);
+	if (l->pidfd >= 0)
+		(void)close(l->pidfd);
+	free(l->what);
+	free(l);
+	e->nleases--;
+}
+
+bool env_prune(struct env *e)
+{
+	bool left = false;
+
+	/* Whoever holds it for long is about to change all of this anyway. */
+	if (pthread_mutex_trylock(&e->lock) != 0)
+		return true;
+	for (struct env_lease **p = &e->leases; *p;) {
+		struct env_lease *l = *p;
+
+		if (!l->owner &&
+		    (l->pidfd >= 0 ? env_process_gone(l->pidfd) : io_now_ms() > l->until)) {
+			lease_end_locked(e, p);
+			continue;
+		}
+		left |= !l->owner;
+		p = &l->next;
+	}
+	left |= env_binds_prune_locked(e);
+	(void)pthread_mutex_unlock(&e->lock);
+	return left;
 }
 
 void env_unlease(struct env *e, const void *owner)
@@ -59,12 +98,7 @@ void env_unlease(struct env *e, const void *owner)
 			p = &l->next;
 			continue;
 		}
-		*p = l->next;
-		if (l->pidfd >= 0)
-			(void)close(l->pidfd);
-		free(l->what);
-		free(l);
-		e->nleases--;
+		lease_end_locked(e, p);
 	}
 }
 
@@ -83,7 +117,9 @@ int env_check_idle_locked(struct env *e, const void *owner, struct diag *diag)
 	for (const struct env_lease *l = e->leases; l; l = l->next) {
 		int k;
 
-		if (l->owner == owner)
+		if (l->owner == owner && owner)
+			continue;
+		if (!l->owner && l->pidfd >= 0 && env_process_gone(l->pidfd))
 			continue;
 		others++;
 		k = snprintf(text + n, sizeof(text) - n, "%s%s", others > 1 ? ", " : "", l->what);
@@ -108,13 +144,13 @@ void env_kill_leases_locked(struct env *e, const void *owner)
 	long long end = io_now_ms() + 2000;
 
 	for (const struct env_lease *l = e->leases; l; l = l->next)
-		if (l->owner != owner && l->pidfd >= 0)
+		if ((l->owner != owner || !owner) && l->pidfd >= 0)
 			(void)pidfd_send_signal(l->pidfd, SIGKILL, NULL, 0);
 	for (const struct env_lease *l = e->leases; l; l = l->next) {
 		struct pollfd p = {.fd = l->pidfd, .events = POLLIN};
 		long long left = end - io_now_ms();
 
-		if (l->owner != owner && l->pidfd >= 0)
+		if ((l->owner != owner || !owner) && l->pidfd >= 0)
 			(void)poll(&p, 1, left > 0 ? (int)left : 0);
 	}
 }

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "fs/env/env_internal.h"
 
-static int mount_dir(struct env *e, char *ret, size_t size)
+int env_mount_dir(struct env *e, char *ret, size_t size)
 {
 	int n = e->host_dir ? snprintf(ret, size, "%s", e->host_dir)
 			    : snprintf(ret, size, "%s/%u", e->mount_root, ++e->nmounts);
@@ -18,23 +18,31 @@ static int mount_dir(struct env *e, char *ret, size_t size)
 	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
-static int open_ovl(struct env *e, char *const *writable, struct session *se, struct ovl **ret)
+int env_open_ovl(struct env *e, char *const *writable, struct session *se, bool resume,
+		 struct ovl **ret)
 {
 	struct ovl_opts oo = {.store = e->store,
 			      .layer = e->rec.open,
 			      .writable = (const char *const *)(uintptr_t)writable};
 
-	if (se)
+	if (se) {
 		oo.notify = session_notify(se);
+		oo.journal = e->journal;
+		oo.flags = e->journal && resume ? OVL_RESUME : 0;
+	}
 	return ovl_open(&oo, ret);
 }
 
 /* The core's answer to the kernel starts here: mount, session, and the root's descriptor. */
-static int serve(struct env *e, struct env_mount *m, struct diag *diag)
+int env_mount_tree(struct env *e, struct env_mount *m, struct diag *diag)
 {
 	char name[80];
 	struct keeper_mount_opts ko = {.dir = m->dir, .name = name, .allow_other = e->allow_other};
-	struct session_opts so = {.ovl = m->ovl, .ids = e->ids, .spin_us = -1, .fuse_fd = -1};
+	struct session_opts so = {.ovl = m->ovl,
+				  .ids = e->ids,
+				  .spin_us = -1,
+				  .fuse_fd = -1,
+				  .connection = e->generation + 1};
 	int r;
 
 	(void)snprintf(name, sizeof(name), "rattan:%s", e->rec.name);
@@ -57,7 +65,7 @@ static int serve(struct env *e, struct env_mount *m, struct diag *diag)
 
 /* While the session is served, its end is for those who watch the environment; an end that we bring about
  * ourselves is not. */
-static int watch_end(struct env *e, struct session *se, bool on)
+int env_watch_end(struct env *e, struct session *se, bool on)
 {
 	struct epoll_event ev = {.events = EPOLLIN};
 
@@ -70,11 +78,11 @@ static int watch_end(struct env *e, struct session *se, bool on)
 /* Serve @m's ovl at @m's directory. On failure the ovl is still there. */
 static int start(struct env *e, struct env_mount *m, struct diag *diag)
 {
-	int r = serve(e, m, diag);
+	int r = env_mount_tree(e, m, diag);
 
 	if (r < 0)
 		return r;
-	r = watch_end(e, m->se, true);
+	r = env_watch_end(e, m->se, true);
 	if (r < 0) {
 		(void)close(m->root_fd);
 		m->root_fd = -1;
@@ -84,20 +92,21 @@ static int start(struct env *e, struct env_mount *m, struct diag *diag)
 	m->up = true;
 	e->cur = *m;
 	e->generation++;
+	env_keep_mount_locked(e);
 	return 0;
 }
 
 static int mount_up(struct env *e, struct diag *diag)
 {
 	struct env_mount m = {.root_fd = -1};
-	int r = mount_dir(e, m.dir, sizeof(m.dir));
+	int r = env_mount_dir(e, m.dir, sizeof(m.dir));
 
 	env_shown_note_locked(e);
 	if (r == 0)
 		r = session_new(&m.se);
 	if (r < 0)
 		return diag_set(diag, r, "cannot make a session: %s", err_text(r));
-	r = open_ovl(e, e->writable, m.se, &m.ovl);
+	r = env_open_ovl(e, e->writable, m.se, false, &m.ovl);
 	if (r < 0) {
 		session_stop(m.se);
 		return diag_set(diag, r, "cannot open the tree: %s", err_text(r));
@@ -116,7 +125,7 @@ static int mount_again(struct env *e, struct diag *diag)
 {
 	struct env_mount m = {.root_fd = -1, .ovl = e->cur.ovl};
 	struct ovl_notify n;
-	int r = mount_dir(e, m.dir, sizeof(m.dir));
+	int r = env_mount_dir(e, m.dir, sizeof(m.dir));
 
 	if (r == 0)
 		r = session_new(&m.se);
@@ -175,7 +184,7 @@ static int make_path(struct ovl *o, const struct env *e, const char *path, bool 
 static int make_points(struct env *e, struct diag *diag)
 {
 	struct ovl *o = NULL;
-	int r = open_ovl(e, NULL, NULL, &o);
+	int r = env_open_ovl(e, NULL, NULL, false, &o);
 
 	if (r < 0)
 		return r;
@@ -192,7 +201,7 @@ static int make_points(struct env *e, struct diag *diag)
 	return ovl_close(o);
 }
 
-static int bind_all(struct env *e, struct diag *diag, size_t *ret_failed)
+int env_bind_all(struct env *e, struct diag *diag, size_t *ret_failed)
 {
 	for (size_t i = 0; i < e->nbinds; i++) {
 		const struct env_bound *b = &e->binds[i];
@@ -214,7 +223,7 @@ int env_up_locked(struct env *e, struct diag *diag)
 
 	if (r < 0)
 		return r;
-	r = bind_all(e, diag, &failed);
+	r = env_bind_all(e, diag, &failed);
 	if (r == -EACCES || r == -EROFS || r == -EPERM) {
 		env_down_locked(e);
 		r = env_drop_ovl_locked(e); /* just opened: nothing to lose */
@@ -223,7 +232,7 @@ int env_up_locked(struct env *e, struct diag *diag)
 		if (r == 0)
 			r = mount_up(e, diag);
 		if (r == 0)
-			r = bind_all(e, diag, &failed);
+			r = env_bind_all(e, diag, &failed);
 	}
 	if (r < 0) {
 		diag_set(diag, r, "cannot bind %s: %s", e->nbinds ? e->binds[failed].mount : "",
@@ -241,7 +250,7 @@ void env_down_locked(struct env *e)
 
 	if (!m->up)
 		return;
-	(void)!watch_end(e, m->se, false);
+	(void)!env_watch_end(e, m->se, false);
 	if (m->root_fd >= 0)
 		(void)close(m->root_fd);
 	m->root_fd = -1;
@@ -300,7 +309,7 @@ int env_again_locked(struct env *e, struct diag *diag)
 	int r = mount_again(e, diag);
 
 	if (r == 0)
-		r = bind_all(e, diag, &failed);
+		r = env_bind_all(e, diag, &failed);
 	if (r < 0)
 		env_down_locked(e);
 	return r;

@@ -19,7 +19,7 @@
 
 uint64_t env_token_locked(const struct env *e, uint64_t changes)
 {
-	return (e->generation << TOKEN_BITS) | ((changes + 1) & TOKEN_MASK);
+	return ((e->token_generation + e->generation) << TOKEN_BITS) | ((changes + 1) & TOKEN_MASK);
 }
 
 /* ---- status ---- */

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/pidfd.h>
@@ -11,28 +13,40 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "fs/env/keeper_internal.h"
 #include "fs/fuse/mount.h"
+
+#define QUIET_MS 2000
 
 /* Both ends are one program, so that the message is a struct: no codec, no version. */
 enum keeper_op {
 	KEEPER_MOUNT = 1,
 	KEEPER_UMOUNT,
 	KEEPER_BIND,
-	KEEPER_UNBIND
+	KEEPER_UNBIND,
+	KEEPER_KEEP,
+	KEEPER_DROP
 };
 
 struct keeper_msg {
 	enum keeper_op op;
 	bool rdonly, allow_other, rw, rmdir;
 	uint64_t dev, ino;
-	char dir[4096];
-	char path[4096];
-	char host[4096]; /* KEEPER_MOUNT: the name */
+	uint32_t kind, len; /* KEEPER_KEEP, KEEPER_DROP; @ino is the id */
+	union {
+		struct {
+			char dir[4096];
+			char path[4096];
+			char host[4096]; /* KEEPER_MOUNT: the name */
+		};
+		uint8_t data[KEEPER_DATA_MAX];
+	};
 };
 
 struct keeper_reply {
@@ -250,6 +264,9 @@ static int handle(struct keeper_link *k, const struct keeper_msg *m, struct diag
 		return do_mount(k, m, diag, ret_fd);
 	case KEEPER_UMOUNT:
 		return do_umount(k, m);
+	case KEEPER_KEEP:
+	case KEEPER_DROP:
+		return 0; /* nobody to keep it */
 	case KEEPER_BIND:
 	case KEEPER_UNBIND:
 		/* In the host's namespace it would show up on the host, and need root. */
@@ -264,7 +281,8 @@ static int handle(struct keeper_link *k, const struct keeper_msg *m, struct diag
 
 /* ---- the daemon's side ---- */
 
-static int ask(struct keeper_link *k, const struct keeper_msg *m, struct diag *diag, int *ret_fd)
+static int ask(struct keeper_link *k, const struct keeper_msg *m, int fd, struct diag *diag,
+	       int *ret_fd)
 {
 	struct keeper_reply rp;
 	int fds[IO_MAX_FDS], r;
@@ -273,7 +291,7 @@ static int ask(struct keeper_link *k, const struct keeper_msg *m, struct diag *d
 
 	if (k->sock < 0)
 		return handle(k, m, diag, ret_fd);
-	r = io_send_fds(k->sock, m, sizeof(*m), NULL, 0);
+	r = io_send_fds(k->sock, m, sizeof(*m), &fd, fd >= 0);
 	if (r < 0)
 		return diag_set(diag, -EPIPE, "the keeper process is gone");
 	n = io_recv_fds(k->sock, &rp, sizeof(rp), fds, &nfds);
@@ -313,7 +331,7 @@ int keeper_mount(struct keeper_link *k, const struct keeper_mount_opts *o, struc
 
 	if (r == 0)
 		r = put(m.host, sizeof(m.host), o->name);
-	return r < 0 ? r : ask(k, &m, diag, ret_fd);
+	return r < 0 ? r : ask(k, &m, -1, diag, ret_fd);
 }
 
 int keeper_umount(struct keeper_link *k, const char *dir, bool rmdir)
@@ -321,7 +339,7 @@ int keeper_umount(struct keeper_link *k, const char *dir, bool rmdir)
 	struct keeper_msg m = {.op = KEEPER_UMOUNT, .rmdir = rmdir};
 	int r = put(m.dir, sizeof(m.dir), dir);
 
-	return r < 0 ? r : ask(k, &m, NULL, NULL);
+	return r < 0 ? r : ask(k, &m, -1, NULL, NULL);
 }
 
 int keeper_bind(struct keeper_link *k, const char *dir, const char *path, const char *host,
@@ -334,7 +352,7 @@ int keeper_bind(struct keeper_link *k, const char *dir, const char *path, const 
 		r = put(m.path, sizeof(m.path), path);
 	if (r == 0)
 		r = put(m.host, sizeof(m.host), host);
-	return r < 0 ? r : ask(k, &m, diag, NULL);
+	return r < 0 ? r : ask(k, &m, -1, diag, NULL);
 }
 
 int keeper_unbind(struct keeper_link *k, const char *dir, const char *path, struct diag *diag)
@@ -344,7 +362,26 @@ int keeper_unbind(struct keeper_link *k, const char *dir, const char *path, stru
 
 	if (r == 0)
 		r = put(m.path, sizeof(m.path), path);
-	return r < 0 ? r : ask(k, &m, diag, NULL);
+	return r < 0 ? r : ask(k, &m, -1, diag, NULL);
+}
+
+int keeper_keep(struct keeper_link *k, enum keeper_kind kind, uint64_t id, const void *data,
+		size_t len, int fd)
+{
+	struct keeper_msg m = {.op = KEEPER_KEEP, .kind = kind, .ino = id, .len = (uint32_t)len};
+
+	if (len > sizeof(m.data))
+		return -E2BIG;
+	if (len)
+		memcpy(m.data, data, len);
+	return ask(k, &m, fd, NULL, NULL);
+}
+
+void keeper_drop(struct keeper_link *k, enum keeper_kind kind, uint64_t id)
+{
+	struct keeper_msg m = {.op = KEEPER_DROP, .kind = kind, .ino = id};
+
+	(void)!ask(k, &m, -1, NULL, NULL);
 }
 
 /* ---- the keeper's side ---- */
@@ -375,12 +412,38 @@ static void answer_in_child(struct keeper_link *k, const struct keeper_msg *m,
 		(void)!io_send_fds(k->sock, rp, sizeof(*rp), NULL, 0);
 		return;
 	}
-	for (size_t i = 0; i < KEEPER_MOUNTS; i++)
-		if (k->mounts[i].fd >= 0)
-			(void)close(k->mounts[i].fd);
+	keeper_release(k);
 	(void)umask(022);
 	answer(k, m, rp);
 	_exit(0);
+}
+
+static void drop(struct keeper_link *k, uint32_t kind, uint64_t id)
+{
+	for (struct keeper_item **p = &k->items, *x; (x = *p);) {
+		if (x->kind != kind || x->id != id) {
+			p = &x->next;
+			continue;
+		}
+		*p = x->next;
+		if (x->fd >= 0)
+			(void)close(x->fd);
+		free(x);
+	}
+}
+
+static void keep(struct keeper_link *k, const struct keeper_msg *m, int *fd,
+		 struct keeper_reply *rp)
+{
+	rp->r = -EINVAL;
+	if (m->len > sizeof(m->data) || m->kind < KEEP_JOURNAL)
+		return;
+	drop(k, m->kind, m->ino);
+	rp->r = 0;
+	if (m->op == KEEPER_DROP)
+		return;
+	rp->r = keeper_hold(k, m->kind, m->ino, m->data, m->len, *fd);
+	*fd = -1;
 }
 
 /* One request; false when the daemon's end is closed. */
@@ -388,16 +451,24 @@ static bool serve_one(struct keeper_link *k)
 {
 	struct keeper_msg m;
 	struct keeper_reply rp = {0};
+	cleanup_fd int fd = -1;
 	int fds[IO_MAX_FDS];
 	size_t nfds = 0;
 	ssize_t n = io_recv_fds(k->sock, &m, sizeof(m), fds, &nfds);
 
 	if (n <= 0)
 		return false;
-	for (size_t i = 0; i < nfds; i++)
+	for (size_t i = 1; i < nfds; i++)
 		(void)close(fds[i]);
+	if (nfds)
+		fd = fds[0];
 	if (n != (ssize_t)sizeof(m))
 		return false;
+	if (m.op == KEEPER_KEEP || m.op == KEEPER_DROP) {
+		keep(k, &m, &fd, &rp);
+		(void)!io_send_fds(k->sock, &rp, sizeof(rp), NULL, 0);
+		return true;
+	}
 	m.dir[sizeof(m.dir) - 1] = m.path[sizeof(m.path) - 1] = m.host[sizeof(m.host) - 1] = 0;
 	if (m.op == KEEPER_BIND || m.op == KEEPER_UNBIND)
 		answer_in_child(k, &m, &rp);
@@ -430,38 +501,76 @@ static void end_mounts(const struct keeper_link *k)
 			mount_abort(k->mounts[i].dir);
 }
 
-int keeper_run(int sock, int pulse, bool helper, pid_t pid)
+void keeper_give_up(struct keeper_link *k)
+{
+	end_mounts(k);
+	for (size_t i = 0; i < KEEPER_MOUNTS; i++)
+		if (k->mounts[i].fd >= 0 && k->helper)
+			(void)!mount_detach(k->mounts[i].dir, true);
+	keeper_release(k);
+}
+
+/* The last daemon has told how its mount began, and what it had not flushed. */
+static bool resumable(struct keeper_link *k)
+{
+	return keeper_find(k, KEEP_JOURNAL) && keeper_find(k, KEEP_MOUNT);
+}
+
+/* Wait until the dying daemon runs no more, for two seconds at most: it is dead, or what is left of it waits in
+ * the kernel for an answer that its successor will give. */
+static bool wait_quiet(pid_t pid, int *status)
+{
+	long long end = io_now_ms() + QUIET_MS;
+
+	while (!reap(pid, WNOHANG, status)) {
+		const struct timespec ts = {.tv_nsec = 2000000};
+
+		if (io_now_ms() > end || !keeper_runs(pid))
+			return false;
+		(void)nanosleep(&ts, NULL);
+	}
+	return true;
+}
+
+static enum keeper_end how(struct keeper_link *k, bool dead, int status)
+{
+	bool again = !dead || WIFSIGNALED(status) ||
+		     (WIFEXITED(status) && WEXITSTATUS(status) == KEEPER_REPLACE);
+
+	if (again && resumable(k))
+		return KEEPER_DIED;
+	return again ? KEEPER_LOST : KEEPER_ENDED;
+}
+
+enum keeper_end keeper_run(struct keeper_link *k, int pulse, pid_t pid, pid_t old, int *ret_status)
 {
 	cleanup_fd int pidfd = pidfd_open(pid, 0);
 	bool open = true, dead = false;
-	struct keeper_link k;
-	int status = 0;
 
-	keeper_link_init(&k, sock, helper);
+	*ret_status = 0;
 	/* A daemon that only closed its end is still flushing. */
 	while (pidfd >= 0 && !dead) {
-		struct pollfd p[] = {{.fd = open ? sock : -1, .events = POLLIN},
+		struct pollfd p[] = {{.fd = open ? k->sock : -1, .events = POLLIN},
 				     {.fd = pidfd, .events = POLLIN},
 				     {.fd = pulse, .events = POLLIN}};
 
-		if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno != EINTR)
+		/* One that was stuck in its death is freed by this daemon's answers, and has to be reaped. */
+		if (old && kill(old, 0) < 0)
+			old = 0;
+		if (poll(p, ARRAY_SIZE(p), old ? 200 : -1) < 0 && errno != EINTR)
 			break;
 		if (p[0].revents & (POLLIN | POLLHUP | POLLERR))
-			open = serve_one(&k);
+			open = serve_one(k);
 		if (p[2].revents) {
-			end_mounts(&k);
 			pulse = -1;
+			dead = wait_quiet(pid, ret_status);
+			if (dead || resumable(k))
+				return how(k, dead, *ret_status);
+			end_mounts(k);
 		}
-		dead = reap(pid, WNOHANG, &status);
+		dead = reap(pid, WNOHANG, ret_status);
 	}
 	if (!dead)
-		(void)reap(pid, 0, &status);
-	for (size_t i = 0; i < KEEPER_MOUNTS; i++) {
-		if (k.mounts[i].fd < 0)
-			continue;
-		if (helper)
-			(void)!mount_detach(k.mounts[i].dir, true);
-		(void)close(k.mounts[i].fd);
-	}
-	return status;
+		(void)reap(pid, 0, ret_status);
+	return how(k, true, *ret_status);
 }

@@ -173,6 +173,74 @@ static int raw_setxattr(struct worker *w)
 	return setxattr_told(w, w->req->nodeid, name, end + 1, in->size, flags);
 }
 
+/* ---- once more ---- */
+
+static void entry_out(const struct session *se, const struct ovl_entry *e,
+		      struct fuse_entry_out *ret)
+{
+	*ret = (struct fuse_entry_out){.nodeid = e->ino, .generation = 1};
+	raw_time(e->valid_ms, &ret->entry_valid, &ret->entry_valid_nsec);
+	raw_time(e->attr.valid_ms, &ret->attr_valid, &ret->attr_valid_nsec);
+	raw_attr(se, &e->attr, &ret->attr);
+}
+
+static bool again_entry(struct worker *w, const struct ovl_done *d)
+{
+	struct {
+		struct fuse_entry_out entry;
+		struct fuse_open_out open;
+	} out = {.open.open_flags = FOPEN_KEEP_CACHE | FOPEN_NOFLUSH};
+	size_t len = w->req->opcode == PROTO_TMPFILE ? sizeof(out) : sizeof(out.entry);
+
+	entry_out(w->se, &d->e, &out.entry);
+	return raw_reply(w, 0, &out, len);
+}
+
+static bool again_attr(struct worker *w, const struct ovl_done *d)
+{
+	struct fuse_attr_out out = {0};
+
+	if (!d->has_attr)
+		return raw_reply(w, -ESTALE, NULL, 0);
+	raw_time(d->attr.valid_ms, &out.attr_valid, &out.attr_valid_nsec);
+	raw_attr(w->se, &d->attr, &out.attr);
+	return raw_reply(w, 0, &out, sizeof(out));
+}
+
+static bool again_count(struct worker *w, const struct ovl_done *d)
+{
+	struct proto_copy_out copied = {.bytes_copied = (uint64_t)d->result};
+	struct fuse_write_out written = {.size = (uint32_t)d->result};
+
+	return w->req->opcode == PROTO_COPY_FILE_RANGE_64
+		       ? raw_reply(w, 0, &copied, sizeof(copied))
+		       : raw_reply(w, 0, &written, sizeof(written));
+}
+
+bool raw_again(struct worker *w)
+{
+	struct ovl_done d;
+	bool took;
+	int r = ovl_request_done(w->se->ovl, session_tag(w), w->req->nodeid, &d);
+
+	if (r == 0)
+		return false;
+	if (r < 0)
+		took = raw_reply(w, r, NULL, 0);
+	else if (d.e.ino)
+		took = again_entry(w, &d);
+	else if (w->req->opcode == FUSE_SETATTR)
+		took = again_attr(w, &d);
+	else if (w->req->opcode == FUSE_WRITE || w->req->opcode == FUSE_COPY_FILE_RANGE ||
+		 w->req->opcode == PROTO_COPY_FILE_RANGE_64)
+		took = again_count(w, &d);
+	else
+		took = raw_reply(w, 0, NULL, 0);
+	if (!took && d.e.ino)
+		ovl_forget(w->se->ovl, d.e.ino, 1);
+	return true;
+}
+
 /* The one place where ENOSYS is meant: no operation waits for anything that an interrupt could cut
  * short, and the kernel does not send another one. */
 static void raw_interrupt(struct worker *w)

@@ -20,6 +20,12 @@ enum proto_op {
 	PROTO_OP_MAX = 64,
 };
 
+/* Linux 6.9: in the INIT's flags, the kernel can be told to send again what was read and not answered; such a
+ * request has this bit in its number. */
+#define PROTO_HAS_RESEND    (UINT64_C(1) << 39)
+#define PROTO_RESEND_BIT    (UINT64_C(1) << 63)
+#define PROTO_NOTIFY_RESEND 7
+
 /* Bit 0 of a request's number marks the interrupt of the request with the other bits. */
 #define PROTO_INT_REQ_BIT UINT64_C(1)
 

@@ -16,6 +16,7 @@
 
 enum {
 	DEFAULT_WORKERS = 4,
+	MAX_WORKERS = 8,
 	DEFAULT_SPIN_US = 50,
 	INIT_WAIT_MS = 10000,
 	BACKGROUND = 64, /* requests in flight that nobody waits for: read-ahead, write-back */
@@ -114,6 +115,28 @@ void op_init(void *session, struct fuse_conn_info *conn)
 	conn->time_gran = 1;
 }
 
+/* What is said, or what was: then it must be the same to the byte. */
+static void keep_init(struct session *se, const struct iovec *iov, int count)
+{
+	uint8_t said[SESSION_INIT_MAX];
+	size_t n = 0;
+
+	for (int i = 0; i < count; i++) {
+		if (iov[i].iov_len > sizeof(said) - n) {
+			se->differs = true;
+			return;
+		}
+		memcpy(said + n, iov[i].iov_base, iov[i].iov_len);
+		n += iov[i].iov_len;
+	}
+	if (se->resuming) {
+		se->differs = n != se->init.out_len || memcmp(said, se->init.out, n) != 0;
+		return;
+	}
+	memcpy(se->init.out, said, n);
+	se->init.out_len = (uint32_t)n;
+}
+
 /* libfuse 3.14 does not know KILLPRIV_V2: without it the kernel asks for security.capability at
  * every first write. What it obliges us to is in ops_file.c and ops_node.c. Nor SETXATTR_EXT, without
  * which nobody tells that a new ACL has to drop the set-group-id bit: ops_raw.c. */
@@ -130,6 +153,7 @@ static void patch_init(struct session *se, struct iovec *iov, int count)
 	out->flags |= (uint32_t)(se->init_flags & (FUSE_HANDLE_KILLPRIV_V2 | FUSE_SETXATTR_EXT));
 	se->setxattr_ext = se->init_flags & FUSE_SETXATTR_EXT;
 	se->inited = true;
+	keep_init(se, iov, count);
 }
 
 /* ---- libfuse's ends ---- */
@@ -141,6 +165,12 @@ static ssize_t io_writev(int fd, struct iovec *iov, int count, void *userdata)
 
 	if (!se->inited)
 		patch_init(se, iov, count);
+	if (se->resuming) {
+		n = 0;
+		for (int i = 0; i < count; i++)
+			n += (ssize_t)iov[i].iov_len;
+		return n; /* the kernel has it */
+	}
 	n = writev(fd, iov, count);
 	/* The one error about which libfuse does not complain on stderr. Who has to know that the
 	 * connection is gone learns it by reading. */
@@ -170,6 +200,9 @@ void session_serve(struct worker *w)
 	if (w->req_len < sizeof(*w->req))
 		return; /* no request: the kernel never sends less than a header */
 	count_request(w);
+	ovl_request(w->se->ovl, session_tag(w), w->id - 1);
+	if ((w->req->unique & PROTO_RESEND_BIT) && raw_again(w))
+		return;
 	if (!raw_serve(w))
 		fuse_session_process_buf(w->se->fuse, &buf);
 }
@@ -236,6 +269,9 @@ static int default_workers(void)
 
 static int make_workers(struct session *se, int n)
 {
+	/* The core remembers the last request of that many (ovl_request). */
+	if (n > MAX_WORKERS)
+		n = MAX_WORKERS;
 	se->workers = calloc((size_t)n, sizeof(*se->workers));
 	if (!se->workers)
 		return -ENOMEM;
@@ -272,27 +308,67 @@ static int make_fuse(struct session *se)
 }
 
 /* The mount has queued INIT already; nothing else comes before its answer. */
-static int serve_init(struct session *se)
+static ssize_t read_init(struct session *se, struct worker *w)
 {
-	struct worker *w = &se->workers[0];
 	struct pollfd p = {.fd = se->loop.fd, .events = POLLIN};
-	const struct fuse_init_in *in = (const void *)(w->in + sizeof(struct fuse_in_header));
-	const size_t least = offsetof(struct fuse_init_in, flags2);
 	ssize_t n;
 
+	if (se->resuming) {
+		if (se->init.in_len > sizeof(se->init.in))
+			return -EPROTO;
+		memcpy(w->in, se->init.in, se->init.in_len);
+		return (ssize_t)se->init.in_len;
+	}
 	if (poll(&p, 1, INIT_WAIT_MS) == 0)
 		return -ETIMEDOUT;
 	n = read(se->loop.fd, w->in, SESSION_IN_SIZE);
 	if (n < 0)
 		return ret_nerrno();
+	if ((size_t)n <= sizeof(se->init.in)) {
+		memcpy(se->init.in, w->in, (size_t)n);
+		se->init.in_len = (uint32_t)n;
+	}
+	return n;
+}
+
+static int serve_init(struct session *se)
+{
+	struct worker *w = &se->workers[0];
+	const struct fuse_init_in *in = (const void *)(w->in + sizeof(struct fuse_in_header));
+	const size_t least = offsetof(struct fuse_init_in, flags2);
+	ssize_t n = read_init(se, w);
+
+	if (n < 0)
+		return (int)n;
 	w->req = (const void *)w->in;
 	w->req_len = (size_t)n;
 	if (w->req_len < sizeof(*w->req) + least || w->req->opcode != FUSE_INIT)
 		return -EPROTO;
 	se->init_unique = w->req->unique;
 	se->init_flags = in->flags;
+	if (in->flags & FUSE_INIT_EXT && w->req_len >= sizeof(*w->req) + sizeof(*in))
+		se->init.resumable = (uint64_t)in->flags2 << 32 & PROTO_HAS_RESEND &&
+				     se->init.in_len == w->req_len;
 	session_serve(w);
+	if (se->differs)
+		se->init.resumable = false;
+	if (se->resuming && se->differs)
+		return -EPROTO;
+	se->resuming = false;
 	return se->inited && !fuse_session_exited(se->fuse) ? 0 : -EPROTO;
+}
+
+/* What the dead process had read and not answered comes once more, marked as such. */
+static int ask_again(struct session *se)
+{
+	struct fuse_out_header head = {.len = sizeof(head), .error = PROTO_NOTIFY_RESEND};
+
+	return write(se->loop.fd, &head, sizeof(head)) == (ssize_t)sizeof(head) ? 0 : ret_nerrno();
+}
+
+void session_init_get(const struct session *se, struct session_init *ret)
+{
+	*ret = se->init;
 }
 
 static int start_threads(struct session *se)
@@ -334,6 +410,10 @@ int session_start(struct session *se, const struct session_opts *o)
 	se->ovl = o->ovl;
 	se->ids = o->ids;
 	se->writeback = o->writeback && !o->rdonly;
+	se->connection = o->connection << 48;
+	se->resuming = o->resume != NULL;
+	if (o->resume)
+		se->init = *o->resume;
 	spin_init(&se->loop.spin, (uint64_t)(o->spin_us < 0 ? DEFAULT_SPIN_US : o->spin_us) * 1000,
 		  o->spin_us > 0);
 	r = make_workers(se, o->workers > 0 ? o->workers : default_workers());
@@ -341,6 +421,9 @@ int session_start(struct session *se, const struct session_opts *o)
 		r = make_fuse(se);
 	if (r == 0)
 		r = serve_init(se);
+	/* Before anything is read here: it would come twice. */
+	if (r == 0 && o->resume)
+		r = ask_again(se);
 	if (r == 0)
 		r = start_threads_unsignalled(se);
 	return r;

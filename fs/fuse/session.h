@@ -24,7 +24,19 @@ struct session_ids {
 	gid_t show_gid, store_gid;
 };
 
+/* What was said when the mount began; another process may go on with it. */
+#define SESSION_INIT_MAX 256
+struct session_init {
+	uint32_t in_len, out_len;
+	uint8_t in[SESSION_INIT_MAX], out[SESSION_INIT_MAX];
+	bool resumable; /* the kernel can send again what nobody answered (Linux 6.9) */
+};
+
 struct session_opts {
+	/* Not NULL: the mount's former process is dead. -EPROTO: we would not have said the same. */
+	const struct session_init *resume;
+	/* Of the mount, the same after a resumption: requests of different mounts have the same numbers. */
+	uint64_t connection;
 	int fuse_fd; /* from mount_fuse; owned by the session from here on, also on failure */
 	/* Opened by the caller with notify = session_notify() of a session made by session_new. */
 	struct ovl *ovl; /* lent; ovl_notify_end before session_stop, ovl_close after it */
@@ -39,6 +51,8 @@ struct session_opts {
 int session_new(struct session **ret) MUST_USE;
 struct ovl_notify session_notify(struct session *se);
 int session_start(struct session *se, const struct session_opts *o) MUST_USE;
+/* Of a session that was started. */
+void session_init_get(const struct session *se, struct session_init *ret);
 /* Ends the workers; requests that the kernel still has get ENOTCONN. Frees the session. */
 void session_stop(struct session *se);
 /* The kernel closed the connection (unmounted or aborted): readable when so. Owned by the session. */

@@ -92,6 +92,10 @@ struct session {
 	bool inited, no_open, setxattr_ext;
 	uint64_t init_unique;
 	uint64_t init_flags; /* what the kernel offers */
+	bool resuming;       /* INIT is answered already: see what we would say */
+	bool differs;        /* it is not what was said */
+	struct session_init init;
+	uint64_t connection; /* the upper bits of a request's tag */
 };
 
 /* The session and the worker that serve @req. */
@@ -102,6 +106,11 @@ static inline struct session *op_session(fuse_req_t req)
 static inline struct worker *op_worker(fuse_req_t req)
 {
 	return pthread_getspecific(op_session(req)->worker_key);
+}
+/* The number of the request under way, among all of the environment's. */
+static inline uint64_t session_tag(const struct worker *w)
+{
+	return w->se->connection ^ (w->req->unique & ~PROTO_RESEND_BIT);
 }
 /* The answer's owner and umask for what the caller of @req creates. */
 struct ovl_cred op_cred(fuse_req_t req);
@@ -143,6 +152,8 @@ double session_attr_seconds(struct session *se, const struct ovl_attr *a);
 
 /* Answer a request that libfuse does not know; false: it is libfuse's. */
 bool raw_serve(struct worker *w);
+/* Answer a request that was executed by a process that is dead; false: it was not. */
+bool raw_again(struct worker *w);
 
 /* ---- operations, one table in session.c ---- */
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# kill -9 of the daemon in the middle of a commit, while a command writes through a shared mapping: daemon, keeper,
-# command and clients all end, none waits for an answer that nobody will give; the next command works.
+# kill -9 of the daemon in the middle of a commit, while a command writes through a shared mapping: the daemon does not get
+# stuck in its death, and another goes on with the command. With the keeper killed as well all end, none waits for an answer
+# that nobody will give; the next command works.
 # timeout: 180
 . "$RATTAN_SRC/tests/e2e/lib.sh"
 
@@ -17,6 +18,9 @@ while True:
 P
 daemons() { pgrep -u "$(id -u)" -f "rattan-fs env --data-dir $XDG_DATA_HOME/"; }
 
+# Dead and not reaped is dead.
+lives() { grep -q "^State:[[:space:]]*[^ZX]" "/proc/$1/status" 2> /dev/null; }
+
 must rt run -- sh -c 'echo kept > f'
 must rt commit -m kept
 for round in $(seq 8); do
@@ -29,11 +33,25 @@ for round in $(seq 8); do
 	(for _ in 1 2 3 4 5; do "$RATTAN" commit -m more; done) > /dev/null 2>&1 &
 	commits=$!
 	sleep "0.$((RANDOM % 3))$((RANDOM % 10))"
-	pid=$(pgrep -u "$(id -u)" -P "$(daemons | head -n 1)" -f rattan-fs | head -n 1)
+	keeper=$(daemons | head -n 1)
+	pid=$(pgrep -u "$(id -u)" -P "$keeper" -f rattan-fs | head -n 1)
 	[ -n "$pid" ] || fail "round $round: no daemon"
-	kill -KILL "$pid"
-	for _ in $(seq 100); do [ -d "/proc/$pid" ] || break; sleep 0.1; done
-	[ -d "/proc/$pid" ] && fail "round $round: the daemon is stuck: $(cat /proc/"$pid"/wchan)"
+	if [ $((round % 2)) = 1 ]; then
+		kill -KILL "$pid"
+	else
+		kill -KILL "$keeper" "$pid"
+	fi
+	for _ in $(seq 100); do lives "$pid" || break; sleep 0.1; done
+	lives "$pid" && fail "round $round: the daemon is stuck: $(cat /proc/"$pid"/wchan)"
+	if [ $((round % 2)) = 1 ]; then
+		sleep 0.5
+		kill -0 $run || fail "round $round: the command ended with its daemon: $(cat err)"
+		wait $commits
+		same "$(rt run -- cat f)" kept "round $round: a committed file"
+		kill -INT $run
+		wait $run
+		continue
+	fi
 	rc=0
 	wait $run || rc=$?
 	[ $rc != 0 ] || fail "round $round: the command lost its file system and ended with 0"

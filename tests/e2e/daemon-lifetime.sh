@@ -9,6 +9,14 @@ gone() { # WHAT: within five seconds
 	for _ in $(seq 50); do daemons > /dev/null || return 0; sleep 0.1; done
 	fail "$1: $(pgrep -a -u "$(id -u)" -f "$XDG_DATA_HOME/")"
 }
+replaced() { # WHAT KEEPER DAEMON: another daemon goes on under the same keeper
+	for _ in $(seq 50); do
+		now=$(pgrep -P "$2" | tail -n 1)
+		[ -n "$now" ] && [ "$now" != "$3" ] && rt run -- true && return 0
+		sleep 0.1
+	done
+	fail "$1: no other daemon: $(pgrep -a -u "$(id -u)" -f "$XDG_DATA_HOME/")"
+}
 there() { daemons > /dev/null || fail "no daemon runs"; }
 busy='while :; do head -c 3000000 /dev/urandom > a && cp a b && mkdir -p d/e && rm -rf d || exit 7; done'
 
@@ -37,6 +45,11 @@ for who in keeper daemon both; do
 			daemon) kill -$sig "$daemon" ;;
 			both) kill -$sig "$keeper" "$daemon" ;;
 			esac
+			if [ $sig$who = KILLdaemon ]; then
+				replaced "$sig to the $who, busy: $work" "$keeper" "$daemon"
+				[ -z "$pid" ] || kill -0 $pid || fail "a command ended with its daemon"
+				kill -TERM "$(pgrep -P "$keeper" | tail -n 1)"
+			fi
 			gone "$sig to the $who, busy: $work"
 			[ -z "$pid" ] || wait $pid && [ $work = yes ] && fail "$sig: a command outlived its daemon"
 		done

@@ -337,3 +337,14 @@ int ovl_maybe_mapped(struct ovl *o, int (*fn)(void *arg, store_ino ino), void *a
 		r = fn(arg, ino);
 	return r;
 }
+
+void ovl_request(struct ovl *o, uint64_t tag, unsigned slot)
+{
+	(void)o, (void)tag, (void)slot;
+}
+
+int ovl_request_done(struct ovl *o, uint64_t tag, store_ino ino, struct ovl_done *ret)
+{
+	(void)o, (void)tag, (void)ino, (void)ret;
+	return 0;
+}

@@ -1,0 +1,313 @@
+/* Leaving an environment to the next daemon, and going on where the last one ended. */
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "fs/core/journal.h"
+#include "fs/env/env_internal.h"
+
+/* How long a lease of a dead daemon lasts whose command had not been named yet. */
+#define NAMELESS_MS 10000
+
+bool env_process_gone(int pidfd)
+{
+	struct pollfd p = {.fd = pidfd, .events = POLLIN};
+
+	return poll(&p, 1, 0) > 0;
+}
+
+/* ---- leaving ---- */
+
+int env_journal_open(struct env *e, struct keeper_link *kept)
+{
+	struct keeper_item *x = kept ? keeper_find(kept, KEEP_JOURNAL) : NULL;
+	int r;
+
+	if (e->link.sock < 0)
+		return 0; /* nobody would go on */
+	if (x) {
+		e->journal_fd = x->fd;
+		x->fd = -1;
+		return journal_open(e->journal_fd, &e->journal);
+	}
+	r = journal_create(&e->journal_fd);
+	if (r == 0)
+		r = journal_open(e->journal_fd, &e->journal);
+	if (r == 0)
+		r = keeper_keep(&e->link, KEEP_JOURNAL, 0, NULL, 0, e->journal_fd);
+	if (r < 0) {
+		log_warn("no journal (%s): commands will not outlive the daemon", err_text(r));
+		env_journal_close(e);
+	}
+	return 0;
+}
+
+void env_journal_close(struct env *e)
+{
+	journal_close(e->journal);
+	e->journal = NULL;
+	cleanup_fdp(&e->journal_fd);
+}
+
+void env_keep_listen(struct env *e, int fd)
+{
+	ENV_LOCK(e);
+	(void)!keeper_keep(&e->link, KEEP_LISTEN, 0, NULL, 0, fd);
+}
+
+void env_keep_mount_locked(struct env *e)
+{
+	struct env_saved *s;
+	int r = 0;
+
+	if (!e->journal)
+		return;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		r = -ENOMEM;
+	if (r == 0)
+		r = env_writable_text(e->writable, s->writable, sizeof(s->writable));
+	if (r == 0) {
+		memcpy(s->dir, e->cur.dir, sizeof(s->dir));
+		s->generation = e->generation;
+		s->nmounts = e->nmounts;
+		s->has_writable = e->writable != NULL;
+		session_init_get(e->cur.se, &s->init);
+		r = s->init.resumable ? keeper_keep(&e->link, KEEP_MOUNT, 0, s, sizeof(*s), -1)
+				      : -EOPNOTSUPP;
+	}
+	/* An older kernel (before 6.9), or no memory: the mount ends with this process. */
+	if (r < 0)
+		keeper_drop(&e->link, KEEP_MOUNT, 0);
+	free(s);
+}
+
+void env_keep_bind_locked(struct env *e, struct env_bound *b, pid_t pid)
+{
+	cleanup_fd int pidfd = pid > 0 ? pidfd_open(pid, 0) : -1;
+	struct env_saved_bind *s;
+
+	if (!e->journal || pidfd < 0 || strlen(b->mount) >= sizeof(s->mount) ||
+	    strlen(b->host) >= sizeof(s->host))
+		return;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return;
+	memcpy(s->host, b->host, strlen(b->host));
+	memcpy(s->mount, b->mount, strlen(b->mount));
+	s->dev = b->dev;
+	s->ino = b->ino;
+	s->type = b->type;
+	s->rw = b->rw;
+	s->pid = pid;
+	(void)!keeper_keep(&e->link, KEEP_BIND, b->id, s, sizeof(*s), pidfd);
+	free(s);
+}
+
+void env_keep_lease_locked(struct env *e, struct env_lease *l)
+{
+	if (e->journal)
+		(void)!keeper_keep(&e->link, KEEP_LEASE, l->id, l->what, strlen(l->what), l->pidfd);
+}
+
+int env_prepare_replace(struct env *e, struct diag *diag)
+{
+	if (e->link.sock < 0)
+		return diag_set(diag, -EOPNOTSUPP,
+				"this mount has no keeper that could start another rattan-fs");
+	return env_flush(e, diag);
+}
+
+/* ---- going on ---- */
+
+static int resume_bind(struct env *e, struct keeper_item *x)
+{
+	const struct env_saved_bind *s = (const void *)x->data;
+	struct env_bound *l, b = {.pidfd = -1};
+
+	if (x->len != sizeof(*s))
+		return -EBADMSG;
+	b = (struct env_bound){.host = strndup(s->host, sizeof(s->host) - 1),
+			       .mount = strndup(s->mount, sizeof(s->mount) - 1),
+			       .dev = s->dev,
+			       .ino = s->ino,
+			       .type = s->type,
+			       .rw = s->rw,
+			       .pid = s->pid,
+			       .id = x->id,
+			       .pidfd = x->fd};
+	l = realloc(e->binds, (e->nbinds + 1) * sizeof(*l));
+	if (l)
+		e->binds = l;
+	if (!l || !b.host || !b.mount) {
+		free(b.host);
+		free(b.mount);
+		return -ENOMEM;
+	}
+	x->fd = -1;
+	l[e->nbinds++] = b;
+	return 0;
+}
+
+static int resume_lease(struct env *e, struct keeper_item *x)
+{
+	struct env_lease *l = calloc(1, sizeof(*l));
+
+	if (l)
+		l->what = strndup((const char *)x->data, x->len);
+	if (!l || !l->what) {
+		free(l);
+		return -ENOMEM;
+	}
+	l->pidfd = x->fd;
+	x->fd = -1;
+	l->id = x->id;
+	l->until = io_now_ms() + NAMELESS_MS;
+	l->next = e->leases;
+	e->leases = l;
+	e->nleases++;
+	return 0;
+}
+
+static int resume_users(struct env *e, struct keeper_link *kept)
+{
+	int r = 0;
+
+	for (struct keeper_item *x = kept->items; r == 0 && x; x = x->next) {
+		if (x->kind == KEEP_BIND)
+			r = resume_bind(e, x);
+		else if (x->kind == KEEP_LEASE)
+			r = resume_lease(e, x);
+	}
+	return r;
+}
+
+/* One line each; "" is none, "/" everything. */
+static int resume_policy(struct env *e, const struct env_saved *s)
+{
+	cleanup_free char *text = strndup(s->writable, sizeof(s->writable) - 1);
+	char **l;
+	size_t n = 0;
+
+	if (!text)
+		return -ENOMEM;
+	env_list_free(e->writable);
+	e->writable = NULL;
+	if (!s->has_writable)
+		return 0;
+	l = calloc(strlen(text) + 2, sizeof(*l));
+	if (!l)
+		return -ENOMEM;
+	e->writable = l;
+	for (char *p = text, *end; *p; p = end) {
+		end = p + strcspn(p, "\n");
+		if (*end)
+			*end++ = 0;
+		l[n] = strdup(p);
+		if (!l[n++])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int take_mount(struct keeper_link *kept, const char *dir)
+{
+	for (size_t i = 0; i < KEEPER_MOUNTS; i++) {
+		int fd = kept->mounts[i].fd;
+
+		if (fd < 0 || strcmp(kept->mounts[i].dir, dir) != 0)
+			continue;
+		kept->mounts[i].fd = -1;
+		return fd;
+	}
+	return -1;
+}
+
+/* The mount is there: only somebody to answer is missing. */
+static int serve_again(struct env *e, struct env_mount *m, const struct env_saved *s, int fuse_fd,
+		       struct diag *diag)
+{
+	struct session_opts so = {.ovl = m->ovl,
+				  .ids = e->ids,
+				  .spin_us = -1,
+				  .fuse_fd = fuse_fd,
+				  .resume = &s->init,
+				  .connection = s->generation};
+	int r;
+
+	memcpy(m->dir, s->dir, sizeof(m->dir));
+	e->generation = s->generation;
+	r = session_start(m->se, &so);
+	if (r == 0) {
+		m->root_fd = open(m->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (m->root_fd < 0)
+			r = ret_nerrno();
+	}
+	return r < 0 ? diag_set(diag, r, "cannot go on with the mount: %s", err_text(r)) : 0;
+}
+
+/* The last daemon died between two mounts: its tree is there, its users are not. */
+static int serve_fresh(struct env *e, struct env_mount *m, struct diag *diag)
+{
+	size_t failed;
+	int r = env_mount_dir(e, m->dir, sizeof(m->dir));
+
+	ovl_unheld(m->ovl);
+	if (r == 0)
+		r = env_mount_tree(e, m, diag);
+	if (r < 0)
+		return r;
+	e->cur = *m;
+	e->cur.up = true;
+	r = env_bind_all(e, diag, &failed);
+	if (r < 0)
+		log_warn("a bind is lost: %s", diag->text);
+	e->cur.up = false;
+	return 0;
+}
+
+int env_resume_locked(struct env *e, struct keeper_link *kept, struct diag *diag)
+{
+	struct keeper_item *x = keeper_find(kept, KEEP_MOUNT);
+	const struct env_saved *s = x ? (const void *)x->data : NULL;
+	struct env_mount m = {.root_fd = -1};
+	int fuse_fd, r;
+
+	if (!s || x->len != sizeof(*s) || !e->journal)
+		return diag_set(diag, -EBADMSG, "the last rattan-fs left nothing to go on with");
+	e->nmounts = s->nmounts;
+	r = resume_policy(e, s);
+	if (r == 0)
+		r = resume_users(e, kept);
+	if (r < 0)
+		return r;
+	env_shown_note_locked(e);
+	fuse_fd = take_mount(kept, s->dir);
+	r = session_new(&m.se);
+	if (r == 0)
+		r = env_open_ovl(e, e->writable, m.se, true, &m.ovl);
+	if (r < 0)
+		return diag_set(diag, r, "cannot open the tree with what was not flushed: %s",
+				err_text(r));
+	r = fuse_fd >= 0 ? serve_again(e, &m, s, fuse_fd, diag) : serve_fresh(e, &m, diag);
+	if (r == 0)
+		r = env_watch_end(e, m.se, true);
+	if (r < 0) {
+		ovl_notify_end(m.ovl);
+		session_stop(m.se);
+		ovl_abandon(m.ovl);
+		return r;
+	}
+	m.up = true;
+	e->cur = m;
+	if (fuse_fd < 0)
+		e->generation++;
+	env_keep_mount_locked(e);
+	return 0;
+}
