@@ -19,6 +19,8 @@
 #define TIGHT ((uint64_t)16 << 20)
 #define FULL  ((uint64_t)4 << 20)
 
+#define MUCH ((uint64_t)1 << 18) /* pages: 1 GiB */
+
 #define SETTLE_US 4000000
 #define QUIET_US  700000
 
@@ -62,25 +64,23 @@ struct note {
 	unsigned long long chunk_pages, meta_pages, txn;
 };
 
-static int used_pages(MDB_env *env, unsigned long long *ret, unsigned long long *ret_txn)
-{
-	MDB_envinfo info;
-	int r = store_lm_err(mdb_env_info(env, &info));
-
-	if (r < 0)
-		return r;
-	*ret = info.me_last_pgno;
-	*ret_txn = info.me_last_txnid;
-	return 0;
-}
-
+/* Of chunks what is in use (their environment has one database); of meta, whose databases would each have to be
+ * asked in a transaction, the size of the file. */
 static int note_now(struct store *s, struct note *n)
 {
-	unsigned long long unused;
-	int r = used_pages(s->chunks.env, &n->chunk_pages, &unused);
+	MDB_envinfo info;
+	MDB_stat st;
+	int r = store_lm_err(mdb_env_stat(s->chunks.env, &st));
 
+	if (r == 0)
+		r = store_lm_err(mdb_env_info(s->meta.env, &info));
+	if (r < 0)
+		return r;
 	n->time = (long long)time(NULL);
-	return r < 0 ? r : used_pages(s->meta.env, &n->meta_pages, &n->txn);
+	n->chunk_pages = st.ms_branch_pages + st.ms_leaf_pages + st.ms_overflow_pages;
+	n->meta_pages = info.me_last_pgno;
+	n->txn = info.me_last_txnid;
+	return 0;
 }
 
 static int lock(struct gc *g)
@@ -139,7 +139,13 @@ bool store_gc_wanted(struct store *s)
 	if (!read_note(s, &was))
 		was = (struct note){0};
 	age = now.time - was.time;
-	if (now.txn == was.txn || (age >= 0 && age < 600))
+	if (now.txn == was.txn)
+		return false;
+	/* A program that writes the same file over and over fills a disk with what it was before. */
+	if (now.chunk_pages > was.chunk_pages / 4 * 5 + MUCH ||
+	    now.meta_pages > was.meta_pages / 4 * 5 + MUCH)
+		return true;
+	if (age >= 0 && age < 600)
 		return false;
 	if (fstatvfs(s->dir_fd, &v) == 0 && v.f_bavail < v.f_blocks / 20)
 		return true;

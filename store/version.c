@@ -94,8 +94,11 @@ int store_ver_find(MDB_cursor *c, enum store_db db, const struct store_anc *a, c
 
 		if (!starts(&key, prefix, plen) || key.mv_size != plen + 8) {
 			r = absent(db, &k, &key, &val);
-			if (r == -ENOENT && near && before(c, db, &k, false) < 0)
-				r = -EBADMSG;
+			if (r == -ENOENT && near) {
+				int beside = before(c, db, &k, false);
+
+				r = beside < 0 ? beside : r;
+			}
 			return r;
 		}
 		/* Also of what is stepped over: which layer it is of may be what is damaged. */
