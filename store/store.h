@@ -254,7 +254,8 @@ struct store_stats {
 	uint64_t commits, layers, chunks, chunk_bytes, chunk_file_bytes, meta_file_bytes;
 	uint64_t inodes; /* records of inodes, of all layers */
 	uint64_t disk_size, disk_free;
-	uint64_t room; /* what can be written: disk_free, or less by a limit of ours or of the process */
+	uint64_t
+		room; /* what can be written: disk_free, or less by a limit of ours or of the process */
 };
 int store_stats(struct store *s, struct store_stats *ret) MUST_USE;
 
