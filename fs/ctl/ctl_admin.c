@@ -12,6 +12,36 @@
 #include "base/cleanup.h"
 #include "fs/ctl/ctl_internal.h"
 
+int ctl_admin_argv(struct ctl_argv *a, const char *what, const char *data_dir, struct diag *diag,
+		   char **ret_data)
+{
+	int r = ctl_data_path(data_dir, false, NULL, ret_data);
+
+	if (r == -ENOENT)
+		return diag_set(diag, r, "there is no store yet");
+	if (r < 0)
+		return diag_set(diag, r, "cannot use the data directory: %s", err_text(r));
+	ctl_argv_add(a, "admin");
+	ctl_argv_add(a, what);
+	ctl_argv_opt(a, "--data-dir", *ret_data);
+	return 0;
+}
+
+int ctl_stream_progress(const msgpack_object *item,
+			int (*fn)(void *arg, const char *stage, uint64_t done, uint64_t total),
+			void *arg)
+{
+	struct ctl_progress p;
+	int r = ctl_item_get(item, &ctl_table_progress, &p);
+
+	if (r < 0)
+		return r;
+	if (fn && p.stage)
+		r = fn(arg, p.stage, p.done, p.total);
+	ctl_item_release(&ctl_table_progress, &p);
+	return r;
+}
+
 int ctl_env_list(const char *data_dir, struct diag *diag,
 		 int (*fn)(void *arg, const struct ctl_env_info *e), void *arg)
 {

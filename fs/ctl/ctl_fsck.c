@@ -20,19 +20,6 @@ static int on_finding(struct fsck *f, const msgpack_object *item)
 	return r;
 }
 
-static int on_progress(struct fsck *f, const msgpack_object *item)
-{
-	struct ctl_progress p;
-	int r = ctl_item_get(item, &ctl_table_progress, &p);
-
-	if (r < 0)
-		return r;
-	if (f->o->progress && p.stage)
-		r = f->o->progress(f->o->arg, p.stage, p.done, p.total);
-	ctl_item_release(&ctl_table_progress, &p);
-	return r;
-}
-
 static int on_message(void *arg, const struct ctl_rep_doc *rep)
 {
 	struct fsck *f = arg;
@@ -43,7 +30,7 @@ static int on_message(void *arg, const struct ctl_rep_doc *rep)
 	case CTL_FSCK_FINDING:
 		return on_finding(f, &rep->items[0]);
 	case CTL_FSCK_PROGRESS:
-		return on_progress(f, &rep->items[0]);
+		return ctl_stream_progress(&rep->items[0], f->o->progress, f->o->arg);
 	case CTL_FSCK_END:
 		f->ended = true;
 		return ctl_item_get(&rep->items[0], &ctl_table_fsck_sum, f->sum);
@@ -57,15 +44,10 @@ int ctl_fsck(const struct ctl_fsck_opts *o, struct diag *diag, struct ctl_fsck_s
 	struct fsck f = {.o = o, .sum = ret};
 	cleanup_free char *data = NULL;
 	struct ctl_argv a = {.n = 1};
-	int r = ctl_data_path(o->data_dir, false, NULL, &data);
+	int r = ctl_admin_argv(&a, "fsck", o->data_dir, diag, &data);
 
-	if (r == -ENOENT)
-		return diag_set(diag, r, "there is no store yet");
 	if (r < 0)
-		return diag_set(diag, r, "cannot use the data directory: %s", err_text(r));
-	ctl_argv_add(&a, "admin");
-	ctl_argv_add(&a, "fsck");
-	ctl_argv_opt(&a, "--data-dir", data);
+		return r;
 	if (o->quick)
 		ctl_argv_add(&a, "--quick");
 	if (o->repair)

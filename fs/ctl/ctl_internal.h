@@ -47,3 +47,10 @@ int ctl_spawn(struct ctl_argv *a, const char *log, struct diag *diag, struct buf
 /* The same for one that answers with a stream of messages (fs/env/daemon_fsck.c); nonzero of @fn ends it. */
 int ctl_spawn_stream(struct ctl_argv *a, struct diag *diag,
 		     int (*fn)(void *arg, const struct ctl_rep_doc *rep), void *arg) MUST_USE;
+/* Begin @a for the work @what on a store that is there; *ret_data is the caller's and outlives @a. */
+int ctl_admin_argv(struct ctl_argv *a, const char *what, const char *data_dir, struct diag *diag,
+		   char **ret_data) MUST_USE;
+/* A message of such a stream that holds a struct ctl_progress, to @fn (may be NULL). */
+int ctl_stream_progress(const msgpack_object *item,
+			int (*fn)(void *arg, const char *stage, uint64_t done, uint64_t total),
+			void *arg) MUST_USE;
