@@ -219,7 +219,8 @@ static void file_synced(struct disk *d, struct file *f, size_t at)
 
 	while (k < f->nops && f->ops[k] < at)
 		fold(f, disk_event(d, f->ops[k++]));
-	memmove(f->ops, f->ops + k, (f->nops - k) * sizeof(*f->ops));
+	if (k) /* else there may be no array at all */
+		memmove(f->ops, f->ops + k, (f->nops - k) * sizeof(*f->ops));
 	f->nops -= k;
 	for (size_t i = 0; i < f->nwritten; i++)
 		if (f->written[i].at >= at)

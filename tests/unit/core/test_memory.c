@@ -54,6 +54,17 @@ static size_t heap(void)
 	return m.uordblks + m.hblkhd;
 }
 
+/* A sanitizer's allocator counts nothing there, and pads what it gives. */
+static bool heap_counts(void)
+{
+	size_t before = heap();
+	void *p = malloc(1 << 20);
+	bool grew = p && heap() >= before + (1 << 20);
+
+	free(p);
+	return grew;
+}
+
 static uint64_t inodes(struct front *k)
 {
 	struct ovl_counts c;
@@ -129,6 +140,7 @@ static void touch_all(struct front *k)
 static void test_forget(unsigned files)
 {
 	struct front k = {.n = 0};
+	bool counts = heap_counts();
 	size_t before, made, kept, again;
 	double each;
 
@@ -146,13 +158,13 @@ static void test_forget(unsigned files)
 	each = (double)(made - before - k.cap * sizeof(*k.held)) / files;
 	printf("# %u files held: %llu inodes, %.0f bytes each\n", files,
 	       (unsigned long long)inodes(&k), each);
-	ok(each < 1000, "a file that is held costs less than a thousand bytes");
+	ok(!counts || each < 1000, "a file that is held costs less than a thousand bytes");
 	forget_all(&k);
 	kept = heap() - before - k.cap * sizeof(*k.held);
 	printf("# given back: %llu inodes, %zu KiB kept\n", (unsigned long long)inodes(&k),
 	       kept >> 10);
 	ok(inodes(&k) < 10, "what is given back is gone");
-	ok(kept < (16u << 20), "and so is its memory, but for a bounded log of changes");
+	ok(!counts || kept < (16u << 20), "and so is its memory, but for a bounded log of changes");
 	for (int i = 0; i < 3; i++) {
 		touch_all(&k);
 		forget_all(&k);
@@ -160,7 +172,8 @@ static void test_forget(unsigned files)
 	again = heap() - before - k.cap * sizeof(*k.held);
 	printf("# listed, looked at, read, three times: %llu inodes, %zu KiB kept\n",
 	       (unsigned long long)inodes(&k), again >> 10);
-	ok(inodes(&k) < 10 && again < kept + (4u << 20), "reading leaves nothing behind");
+	ok(inodes(&k) < 10 && (!counts || again < kept + (4u << 20)),
+	   "reading leaves nothing behind");
 	free(k.held);
 	fx_close(&k.f);
 }
