@@ -44,7 +44,7 @@ struct head {
 	/* of each unit */
 	uint32_t gen[UNITS];
 	_Atomic uint32_t next[UNITS];
-	uint64_t base[UNITS];
+	_Atomic uint64_t base[UNITS];
 };
 
 #define HEAD ((sizeof(struct head) + UNIT - 1) / UNIT * UNIT)
@@ -489,7 +489,14 @@ uint64_t journal_size(const struct journal *j, enum journal_log log)
 	const struct chain *c = &j->h->log[log].chain[atomic_load(&j->h->log[log].cur) & 1];
 	uint32_t first = atomic_load(&c->first);
 
-	return first == NONE ? 0 : atomic_load(&c->end) - j->h->base[first];
+	uint64_t base, end;
+
+	if (first == NONE)
+		return 0;
+	/* Without the lock: the unit may be cut, and even be another's, by now. An estimate is enough. */
+	base = atomic_load(&j->h->base[first]);
+	end = atomic_load(&c->end);
+	return end > base ? end - base : 0;
 }
 
 void journal_mark(struct journal *j)

@@ -67,7 +67,7 @@ static void *notify_main(void *arg)
 	return NULL;
 }
 
-static int notify_run(struct ovl *o)
+int notify_start(struct ovl *o)
 {
 	struct notifier *nt = &o->notifier;
 	int r;
@@ -81,7 +81,7 @@ static int notify_run(struct ovl *o)
 	return -r;
 }
 
-int notify_start(struct ovl *o)
+void notify_init(struct ovl *o)
 {
 	struct notifier *nt = &o->notifier;
 	pthread_condattr_t a;
@@ -92,14 +92,13 @@ int notify_start(struct ovl *o)
 	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
 	pthread_cond_init(&nt->cond, &a);
 	pthread_condattr_destroy(&a);
-	return notify_run(o);
 }
 
 int ovl_notify_begin(struct ovl *o, const struct ovl_notify *n)
 {
 	o->notify = *n;
 	o->notifier.stop = false;
-	return notify_run(o);
+	return notify_start(o);
 }
 
 void ovl_notify_end(struct ovl *o)
@@ -117,11 +116,10 @@ void ovl_notify_end(struct ovl *o)
 		(void)pthread_join(nt->thread, NULL);
 }
 
-void notify_stop(struct ovl *o)
+void notify_release(struct ovl *o)
 {
 	struct notifier *nt = &o->notifier;
 
-	ovl_notify_end(o);
 	while (nt->first) {
 		struct notice *next = nt->first->next;
 

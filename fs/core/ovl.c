@@ -125,6 +125,7 @@ static int locks_init(struct ovl *o)
 	pthread_rwlock_init(&o->lock, &a);
 	pthread_rwlockattr_destroy(&a);
 	pthread_mutex_init(&o->dirty_lock, NULL);
+	notify_init(o);
 	return 0;
 }
 
@@ -174,6 +175,7 @@ static void ovl_free(struct ovl *o)
 	buf_release(&o->changed_nodes);
 	buf_release(&o->known_log);
 	policy_free(o->policy);
+	notify_release(o);
 	pthread_mutex_destroy(&o->dirty_lock);
 	pthread_rwlock_destroy(&o->lock);
 	pthread_rwlock_destroy(&o->freeze);
@@ -261,7 +263,7 @@ int ovl_open(const struct ovl_opts *opts, struct ovl **ret)
 		r = flush_start(o);
 	if (r < 0) {
 		flush_stop(o);
-		notify_stop(o);
+		ovl_notify_end(o);
 		ovl_free(o);
 		return r;
 	}
@@ -300,7 +302,7 @@ int ovl_close(struct ovl *o)
 	if (!o)
 		return 0;
 	flush_stop(o);
-	notify_stop(o);
+	ovl_notify_end(o);
 	if (!(o->flags & OVL_RDONLY)) {
 		forget_all(o);
 		r = flush_join(o);
@@ -312,7 +314,7 @@ int ovl_close(struct ovl *o)
 void ovl_abandon(struct ovl *o)
 {
 	flush_stop(o);
-	notify_stop(o);
+	ovl_notify_end(o);
 	ovl_free(o);
 }
 

@@ -509,8 +509,10 @@ void host_release(struct ovl *o);
 int host_join(const char *dir, const char *name, size_t len, char **ret) MUST_USE;
 
 /* ---- notify.c ---- */
+/* Its lock serves from here to notify_release, whether the thread runs or not. */
+void notify_init(struct ovl *o);
+void notify_release(struct ovl *o);
 int notify_start(struct ovl *o) MUST_USE;
-void notify_stop(struct ovl *o);
 void notify_inode(struct ovl *o, store_ino ino);
 /* memory_housekeeping() soon, but not without pause. Any lock. */
 void notify_housekeeping(struct ovl *o);

@@ -17,7 +17,7 @@ npm ci --offline --cache /workspace/.npm --no-audit --no-fund --loglevel=error
 node -e "
 const http = require(\"http\"), app = require(\"express\")();
 app.get(\"/\", (q, r) => r.send(\"served\"));
-const s = app.listen(0, \"127.0.0.1\", () => http.get({port: s.address().port}, r => r.on(\"data\", d => { console.log(String(d)); process.exit(0); })));
+const s = app.listen(0, \"127.0.0.1\", () => http.get({host: \"127.0.0.1\", port: s.address().port}, r => r.on(\"data\", d => { console.log(String(d)); process.exit(0); })));
 " > out
 grep -qx served out
 ' > ../log2 2>&1 || fail "npm inside: $(tail -n 5 ../log2)"
