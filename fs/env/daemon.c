@@ -264,6 +264,12 @@ static int serve(struct loop *l, const char *run_dir, int *ready_fd)
 	if (run_dir) {
 		r = run_file(run_dir, "sock", sock, sizeof(sock));
 		fd = l->listen_fd;
+		/* One that was killed in its orderly end has taken the name away already: nobody
+		 * would find what the keeper held. */
+		if (r == 0 && fd >= 0 && access(sock, F_OK) < 0) {
+			(void)close(fd);
+			fd = -1;
+		}
 		if (r == 0 && fd < 0)
 			r = ctl_sock_listen(sock, &fd);
 		if (r == 0) {

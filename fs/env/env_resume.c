@@ -128,18 +128,19 @@ int env_prepare_replace(struct env *e, struct diag *diag)
 
 static int resume_bind(struct env *e, struct keeper_item *x)
 {
-	const struct env_saved_bind *s = (const void *)x->data;
+	struct env_saved_bind s;
 	struct env_bound *l, b = {.pidfd = -1};
 
-	if (x->len != sizeof(*s))
+	if (x->len != sizeof(s))
 		return -EBADMSG;
-	b = (struct env_bound){.host = strndup(s->host, sizeof(s->host) - 1),
-			       .mount = strndup(s->mount, sizeof(s->mount) - 1),
-			       .dev = s->dev,
-			       .ino = s->ino,
-			       .type = s->type,
-			       .rw = s->rw,
-			       .pid = s->pid,
+	memcpy(&s, x->data, sizeof(s));
+	b = (struct env_bound){.host = strndup(s.host, sizeof(s.host) - 1),
+			       .mount = strndup(s.mount, sizeof(s.mount) - 1),
+			       .dev = s.dev,
+			       .ino = s.ino,
+			       .type = s.type,
+			       .rw = s.rw,
+			       .pid = s.pid,
 			       .id = x->id,
 			       .pidfd = x->fd};
 	l = realloc(e->binds, (e->nbinds + 1) * sizeof(*l));
@@ -275,12 +276,14 @@ static int serve_fresh(struct env *e, struct env_mount *m, struct diag *diag)
 int env_resume_locked(struct env *e, struct keeper_link *kept, struct diag *diag)
 {
 	struct keeper_item *x = keeper_find(kept, KEEP_MOUNT);
-	const struct env_saved *s = x ? (const void *)x->data : NULL;
+	struct env_saved saved; /* in the item it may lie at any address */
+	const struct env_saved *s = &saved;
 	struct env_mount m = {.root_fd = -1};
 	int fuse_fd, r;
 
-	if (!s || x->len != sizeof(*s) || !e->journal)
+	if (!x || x->len != sizeof(saved) || !e->journal)
 		return diag_set(diag, -EBADMSG, "the last rattan-fs left nothing to go on with");
+	memcpy(&saved, x->data, sizeof(saved));
 	e->nmounts = s->nmounts;
 	r = resume_policy(e, s);
 	if (r == 0)
