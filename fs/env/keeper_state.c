@@ -157,13 +157,15 @@ int keeper_load(int fd, struct keeper_link *k, struct keeper_state *st)
 	struct state_head h;
 	int r = 0;
 
+	/* First, for whoever cannot go on gives up what is in @k. */
+	keeper_link_init(k, -1, false);
 	if (io_read_full(from, &h, sizeof(h)) != (ssize_t)sizeof(h) || h.magic != STATE_MAGIC)
 		return -EBADMSG;
 	if (h.version != STATE_VERSION)
 		return -EPROTONOSUPPORT;
 	if (h.nitems > ITEMS_MAX)
 		return -EBADMSG;
-	keeper_link_init(k, -1, h.helper);
+	k->helper = h.helper;
 	*st = (struct keeper_state){.own_ns = h.own_ns, .quick = h.quick, .old_pid = h.old_pid};
 	for (uint32_t i = 0; r == 0 && i < h.nitems; i++)
 		r = load_item(from, k);
