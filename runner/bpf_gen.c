@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <linux/netlink.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <stdio.h>
@@ -148,6 +150,9 @@ static const struct refused refused_arguments[] = {
 	VALUE("ioctl", 1, TIOCSTI, EPERM, 0),
 	VALUE("ioctl", 1, TIOCLINUX, EPERM, 0),
 	VALUE("ioctl", 1, TIOCSETD, EPERM, 0),
+	/* keys and consoles of a virtual terminal, which who has it may change for its later users */
+	{"ioctl", 1, 0xffffff00u, 0x4b00, EPERM, 0}, /* KD... (linux/kd.h) */
+	{"ioctl", 1, 0xffffff00u, 0x5600, EPERM, 0}, /* VT_... (linux/vt.h) */
 	VALUE("ioctl", 1, TCSETS, EPERM, PROMISE_TTY),
 	VALUE("ioctl", 1, TCSETSW, EPERM, PROMISE_TTY),
 	VALUE("ioctl", 1, TCSETSF, EPERM, PROMISE_TTY),
@@ -203,7 +208,37 @@ static int refuse_families(scmp_filter_ctx ctx)
 		cmp = SCMP_A0_64(SCMP_CMP_MASKED_EQ, LOW32, (uint64_t)families[i]);
 		r = refuse(ctx, "socket", EAFNOSUPPORT, &cmp, 1);
 	}
-	return r;
+	/* It makes the sockets before it finds out that the family has no pairs. */
+	cmp = SCMP_A0_64(SCMP_CMP_NE, AF_UNIX, 0);
+	return r < 0 ? r : refuse(ctx, "socketpair", EAFNOSUPPORT, &cmp, 1);
+}
+
+/* TCP, UDP and ping. What else speaks IP (SCTP, DCCP, L2TP, SMC ...) is a module that a socket loads. */
+static int refuse_transports(scmp_filter_ctx ctx)
+{
+	static const uint64_t families[] = {AF_INET, AF_INET6};
+	static const uint64_t types[] = {SOCK_RDM, SOCK_SEQPACKET, SOCK_DCCP, SOCK_PACKET};
+	struct scmp_arg_cmp cmp[2];
+	size_t f, t;
+	int r = 0;
+
+	for (f = 0; r == 0 && f < ARRAY_SIZE(families); f++) {
+		cmp[0] = SCMP_A0_64(SCMP_CMP_MASKED_EQ, LOW32, families[f]);
+		for (t = 0; r == 0 && t < ARRAY_SIZE(types); t++) {
+			cmp[1] = SCMP_A1_64(SCMP_CMP_MASKED_EQ, 0xf, types[t]);
+			r = refuse(ctx, "socket", ESOCKTNOSUPPORT, cmp, 2);
+		}
+		cmp[1] = SCMP_A2_64(SCMP_CMP_MASKED_EQ, LOW32, IPPROTO_DCCP);
+		if (r == 0)
+			r = refuse(ctx, "socket", EPROTONOSUPPORT, cmp, 2);
+		cmp[1] = SCMP_A2_64(SCMP_CMP_GT, IPPROTO_ICMPV6, 0);
+		if (r == 0)
+			r = refuse(ctx, "socket", EPROTONOSUPPORT, cmp, 2);
+	}
+	/* Protocols that are laid over TCP are modules as well. */
+	cmp[0] = SCMP_A1_64(SCMP_CMP_MASKED_EQ, LOW32, IPPROTO_TCP);
+	cmp[1] = SCMP_A2_64(SCMP_CMP_MASKED_EQ, LOW32, TCP_ULP);
+	return r < 0 ? r : refuse(ctx, "setsockopt", ENOPROTOOPT, cmp, 2);
 }
 
 /* Routes, socket lists and device events can be asked for; the rest of netlink is for those with
@@ -242,6 +277,8 @@ static int gen_arguments(uint32_t promises, struct buf *ret)
 	}
 	if (r == 0)
 		r = refuse_families(ctx);
+	if (r == 0)
+		r = refuse_transports(ctx);
 	if (r == 0)
 		r = refuse_netlink(ctx);
 	return r < 0 ? r : ctx_export(ctx, ret);

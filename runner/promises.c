@@ -203,12 +203,6 @@ const struct promise_call promise_calls[] = {
 	{"shutdown", STDIO, 0},
 	{"recvfrom", STDIO, 0},
 	{"sendto", STDIO, 0},
-	{"io_setup", STDIO, 0},
-	{"io_destroy", STDIO, 0},
-	{"io_submit", STDIO, 0},
-	{"io_getevents", STDIO, 0},
-	{"io_pgetevents", STDIO, 0},
-	{"io_cancel", STDIO, 0},
 	{"sched_yield", STDIO, 0},
 	{"sched_getaffinity", STDIO, 0},
 	{"getpriority", STDIO, 0},
@@ -369,7 +363,8 @@ const struct promise_call promise_calls[] = {
 };
 const size_t promise_calls_count = COUNT(promise_calls);
 
-/* clone3 and io_uring are in no table: programs fall back when they see ENOSYS. */
+/* In no table are clone3 and io_uring, so that programs fall back when they see ENOSYS; and the older
+ * asynchronous reads and writes (io_setup), whose contexts the whole machine has a fixed number of. */
 const char *const promise_refused[] = {
 	"keyctl",
 	"add_key",
