@@ -4,12 +4,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <lmdb.h>
+#include <pthread.h>
 #include <search.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static _Thread_local struct {
 	bool armed, all;
@@ -78,7 +80,31 @@ MEMORY(void *, realloc, (void *p, size_t n), (p, n))
 MEMORY(char *, strdup, (const char *s), (s))
 MEMORY(char *, strndup, (const char *s, size_t n), (s, n))
 MEMORY(void *, tsearch, (const void *k, void **root, __compar_fn_t f), (k, root, f))
+MEMORY(void *, reallocarray, (void *p, size_t n, size_t size), (p, n, size))
+MEMORY(void *, aligned_alloc, (size_t align, size_t n), (align, n))
+MEMORY(char *, realpath, (const char *path, char *to), (path, to))
+MEMORY(DIR *, opendir, (const char *path), (path))
 MEMORY(DIR *, fdopendir, (int fd), (fd))
+MEMORY(void *, ZSTD_createDCtx, (void), ())
+
+/* Those that say it with another value. */
+#define MEMORY_INT(type, name, args, call, failed) \
+	WRAP(type, name, args)                     \
+	{                                          \
+		if (now(FAIL_MEMORY, #name))       \
+			return failed;             \
+		return __real_##name call;         \
+	}
+
+MEMORY_INT(void *, mmap64, (void *at, size_t n, int prot, int flags, int fd, off_t off),
+	   (at, n, prot, flags, fd, off), MAP_FAILED)
+MEMORY_INT(int, madvise, (void *p, size_t n, int advice), (p, n, advice), -1)
+MEMORY_INT(int, memfd_create, (const char *name, unsigned flags), (name, flags), -1)
+MEMORY_INT(int, eventfd, (unsigned n, int flags), (n, flags), -1)
+MEMORY_INT(int, vasprintf, (char **ret, const char *fmt, va_list ap), (ret, fmt, ap), -1)
+MEMORY_INT(int, pthread_create,
+	   (pthread_t * ret, const pthread_attr_t *attr, void *(*fn)(void *), void *arg),
+	   (ret, attr, fn, arg), EAGAIN)
 
 int __wrap_asprintf(char **ret, const char *fmt, ...);
 __attribute__((format(printf, 2, 3))) int __wrap_asprintf(char **ret, const char *fmt, ...)
@@ -89,7 +115,7 @@ __attribute__((format(printf, 2, 3))) int __wrap_asprintf(char **ret, const char
 	if (now(FAIL_MEMORY, "asprintf"))
 		return -1;
 	va_start(ap, fmt);
-	n = vasprintf(ret, fmt, ap);
+	n = __real_vasprintf(ret, fmt, ap);
 	va_end(ap);
 	return n;
 }
