@@ -20,7 +20,7 @@
 enum {
 	READS = STAGE3_READ_FILE | STAGE3_READ_DIR,
 	WRITES = STAGE3_WRITE_FILE | STAGE3_TRUNCATE,
-	CHANGES = STAGE3_RIGHTS_ALL & ~(STAGE3_EXECUTE | STAGE3_IOCTL_DEV | READS),
+	CHANGES = STAGE3_RIGHTS_FS & ~(STAGE3_EXECUTE | STAGE3_IOCTL_DEV | READS),
 };
 
 /* What every command may touch beside the writable places: its private /dev and /proc. */
@@ -239,16 +239,12 @@ static int strings_put(struct buf *b, const struct run_spec *s, struct stage3_pl
 
 /* ---- filters ---- */
 
-static int filters_put(struct buf *b, const char *promises, struct diag *diag,
+static int filters_put(struct buf *b, uint32_t mask, struct diag *diag,
 		       struct stage3_plan_header *h)
 {
 	struct bpf_filters f = {0};
-	uint32_t mask;
 	int r;
 
-	r = promises_parse(promises, diag, &mask);
-	if (r < 0)
-		return r;
 	h->nfilters = 2;
 	if (mask == PROMISES_DEFAULT) {
 		h->filter_len[0] = (uint32_t)bpf_default_arguments_count;
@@ -271,16 +267,20 @@ static int filters_put(struct buf *b, const char *promises, struct diag *diag,
 
 static uint32_t plan_flags(const struct run_spec *s, const struct plan_options *o)
 {
-	uint32_t f = STAGE3_PLAN_LANDLOCK;
+	uint32_t f = 0;
 
 	if (s->shell)
 		f |= STAGE3_PLAN_SHELL;
 	if (o->tty)
 		f |= STAGE3_PLAN_TTY;
-	/* What only Landlock can do must not be dropped silently. */
-	if (o->require_landlock || s->no_exec_workspace)
-		f |= STAGE3_PLAN_LANDLOCK_REQUIRED;
 	return f;
+}
+
+/* All of it; TCP is a right only to those who may not use it at all. */
+static uint32_t landlock_handled(uint32_t promises)
+{
+	return promises & (PROMISE_INET | PROMISE_DNS) ? STAGE3_RIGHTS_ALL & ~STAGE3_RIGHTS_NET
+						       : STAGE3_RIGHTS_ALL;
 }
 
 static int encode(const struct run_spec *s, const struct plan_options *o, struct diag *diag,
@@ -292,9 +292,18 @@ static int encode(const struct run_spec *s, const struct plan_options *o, struct
 		.flags = plan_flags(s, o),
 		.oom_score_adj = 500,
 	};
+	uint32_t promises;
 	size_t at;
 	int r;
 
+	r = promises_parse(s->promises, diag, &promises);
+	if (r < 0)
+		return r;
+	h.handled = landlock_handled(promises);
+	if (s->require_landlock)
+		h.required = h.handled;
+	else if (s->no_exec_workspace) /* what only Landlock can do must not be dropped silently */
+		h.required = STAGE3_EXECUTE;
 	r = buf_put(ret, &h, sizeof(h));
 	if (r == 0)
 		r = limits_put(ret, &s->limits, &h.nlimits);
@@ -303,7 +312,7 @@ static int encode(const struct run_spec *s, const struct plan_options *o, struct
 	if (r == 0)
 		r = buf_put(ret, e->rules.data, e->rules.len);
 	if (r == 0)
-		r = filters_put(ret, s->promises, diag, &h);
+		r = filters_put(ret, promises, diag, &h);
 	at = ret->len;
 	if (r == 0)
 		r = strings_put(ret, s, &h, e);

@@ -9,7 +9,6 @@
 
 struct plan_options {
 	bool tty;
-	bool require_landlock;
 };
 
 /* The bytes (stage3/stage3_abi.h). -EINVAL, -E2BIG with a sentence in @diag. */

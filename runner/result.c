@@ -102,6 +102,38 @@ static void put_enforced(struct run_result *ret, const char *word)
 	(void)snprintf(ret->enforced + n, sizeof(ret->enforced) - n, "%s%s", n ? "," : "", word);
 }
 
+/* What came after the first ABI; of the network's rights only who has them not is confined (plan_encode.c). */
+static void put_landlock(struct run_result *ret, int abi, uint32_t handled)
+{
+	static const struct {
+		uint32_t right;
+		const char *name;
+	} later[] = {
+		{STAGE3_REFER, "refer"},
+		{STAGE3_TRUNCATE, "truncate"},
+		{STAGE3_IOCTL_DEV, "ioctl_dev"},
+		{STAGE3_SCOPE_UNIX, "scope_unix"},
+		{STAGE3_SCOPE_SIGNAL, "scope_signal"},
+	};
+	char text[128];
+	size_t i, n;
+	bool lacks = false;
+
+	n = (size_t)snprintf(text, sizeof(text), "landlock:%d", abi);
+	for (i = 0; i < sizeof(later) / sizeof(later[0]); i++) {
+		if (handled & later[i].right)
+			continue;
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s", lacks ? " " : "(no ",
+				      later[i].name);
+		lacks = true;
+	}
+	if (lacks)
+		(void)snprintf(text + n, sizeof(text) - n, ")");
+	put_enforced(ret, text);
+	if (handled & STAGE3_RIGHTS_NET)
+		put_enforced(ret, "landlock_tcp");
+}
+
 static void from_ready(const struct run *r, struct run_result *ret)
 {
 	static const struct {
@@ -112,7 +144,6 @@ static void from_ready(const struct run *r, struct run_result *ret)
 		{STAGE3_STEP_LIMITS, "rlimits"},
 		{STAGE3_STEP_SECCOMP, "seccomp"},
 	};
-	char landlock[24];
 	size_t i;
 
 	/* bwrap has no half measures: it ends when it cannot make one of these. */
@@ -121,10 +152,8 @@ static void from_ready(const struct run *r, struct run_result *ret)
 		if (r->ready.steps & 1u << confine[i].step)
 			put_enforced(ret, confine[i].name);
 	}
-	if (r->ready.value > 0) {
-		(void)snprintf(landlock, sizeof(landlock), "landlock:%d", r->ready.value);
-		put_enforced(ret, landlock);
-	}
+	if (r->ready.value > 0)
+		put_landlock(ret, r->ready.value, r->ready.rights);
 	if (r->cgroup)
 		put_enforced(ret, "cgroup");
 }

@@ -227,7 +227,7 @@ static void set_tty(struct run *r, const struct run_spec *s)
 
 static int set_memfds(struct run *r, const struct run_spec *s, struct diag *diag)
 {
-	const struct plan_options o = {.tty = r->tty, .require_landlock = s->require_landlock};
+	const struct plan_options o = {.tty = r->tty};
 	cleanup_buf struct buf plan = {0}, args = {0};
 	int e;
 

@@ -54,7 +54,7 @@ struct run_spec {
 	struct run_limits limits;
 	uint64_t timeout_ms;    /* 0: none */
 	bool no_exec_workspace; /* Landlock: no execution from the writable places */
-	bool require_landlock;  /* no run at all where the kernel has no Landlock */
+	bool require_landlock;  /* no run at all where the kernel lacks a part of Landlock */
 
 	/* standard streams. stdin_fd -1 with stdin_data NULL: /dev/null. Lent. */
 	int stdin_fd;
@@ -95,7 +95,8 @@ struct run_result {
 	uint64_t out_bytes[2]; /* all that was written, stdout and stderr (merged: all in 0) */
 	bool out_limited;      /* the output limit was hit; the rest was discarded (M3) */
 	char enforced
-		[512]; /* comma-separated: "userns,pidns,netns,no_new_privs,landlock:7,seccomp,rlimits,cgroup" */
+		[512]; /* comma-separated: "userns,pidns,netns,no_new_privs,seccomp,landlock:7,rlimits,cgroup";
+			* an older Landlock says what it lacks: "landlock:2(no truncate tcp ...)" */
 };
 
 /* Wait up to @timeout_ms (UINT64_MAX: for ever). 1: ended, *ret filled; 0: still running. */

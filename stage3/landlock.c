@@ -29,8 +29,8 @@ struct path_beneath_attr {
 
 #define CREATE_RULESET_VERSION 1u
 #define RULE_PATH_BENEATH      1
-#define SCOPE_ABSTRACT_UNIX    1u
-#define SCOPE_SIGNAL           2u
+#define NET_SHIFT              16 /* from enum stage3_right to the kernel's values */
+#define SCOPE_SHIFT            18
 
 /* Which ABI brought which right. */
 static const struct {
@@ -43,7 +43,9 @@ static const struct {
 		    STAGE3_MAKE_SYM},
 	{2, STAGE3_REFER},
 	{3, STAGE3_TRUNCATE},
+	{4, STAGE3_BIND_TCP | STAGE3_CONNECT_TCP},
 	{5, STAGE3_IOCTL_DEV},
+	{6, STAGE3_SCOPE_UNIX | STAGE3_SCOPE_SIGNAL},
 };
 
 #define FILE_RIGHTS \
@@ -275,33 +277,32 @@ static int rules_add(struct fence *f, const struct plan *plan)
 	return 0;
 }
 
-int landlock_apply(const struct plan *plan, int *ret_abi)
+int landlock_apply(const struct plan *plan, struct landlock *ret)
 {
 	struct ruleset_attr attr = {0};
 	struct fence f;
-	size_t size = sizeof(attr);
 	long abi;
 	int r;
 
 	abi = syscall(SYS_landlock_create_ruleset, NULL, 0, CREATE_RULESET_VERSION);
-	if (abi <= 0) {
-		*ret_abi = 0;
-		return plan->flags & STAGE3_PLAN_LANDLOCK_REQUIRED ? -EOPNOTSUPP : 0;
-	}
-	f.handled = landlock_handled((int)abi);
+	*ret = (struct landlock){.abi = abi > 0 ? (int)abi : 0};
+	ret->handled = plan->handled & landlock_handled(ret->abi);
+	if (plan->required & ~ret->handled)
+		return -EOPNOTSUPP;
+	if (!ret->handled)
+		return 0;
+	f.handled = ret->handled & STAGE3_RIGHTS_FS;
 	f.nholes = 0; /* not all of it, which is 64 KiB of pages to fault in */
 	attr.handled_access_fs = f.handled;
-	if (abi >= 6)
-		attr.scoped = SCOPE_ABSTRACT_UNIX | SCOPE_SIGNAL;
+	attr.handled_access_net = (ret->handled & STAGE3_RIGHTS_NET) >> NET_SHIFT;
+	attr.scoped = (ret->handled & STAGE3_RIGHTS_SCOPES) >> SCOPE_SHIFT;
 	/* Older kernels take a longer structure whose rest is zero. */
-	f.fd = (int)syscall(SYS_landlock_create_ruleset, &attr, size, 0);
+	f.fd = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0);
 	if (f.fd < 0)
 		return -errno;
 	r = rules_add(&f, plan);
 	if (r == 0 && syscall(SYS_landlock_restrict_self, f.fd, 0) < 0)
 		r = -errno;
 	(void)close(f.fd);
-	if (r == 0)
-		*ret_abi = (int)abi;
 	return r;
 }

@@ -3,8 +3,11 @@
 
 #include "stage3/plan.h"
 
-/* The ABI in *ret_abi, 0 where the kernel has no Landlock (an error only if the plan requires it:
- * -EOPNOTSUPP). no_new_privs must be set. */
-int landlock_apply(const struct plan *plan, int *ret_abi);
-/* The rights that Landlock handles at @abi. */
+struct landlock {
+	int abi;          /* 0 where the kernel has no Landlock */
+	uint32_t handled; /* enum stage3_right: of the plan's, those that the kernel has */
+};
+/* -EOPNOTSUPP when the kernel lacks one that the plan requires. no_new_privs must be set. */
+int landlock_apply(const struct plan *plan, struct landlock *ret);
+/* The rights that Landlock has at @abi. */
 uint32_t landlock_handled(int abi);

@@ -13,7 +13,9 @@ static bool header_valid(const struct stage3_plan_header *h, size_t n)
 
 	if (h->magic != STAGE3_MAGIC || h->version != STAGE3_VERSION || h->size != n)
 		return false;
-	if (h->flags & ~(uint32_t)STAGE3_PLAN_ALL || h->reserved != 0)
+	if (h->flags & ~(uint32_t)STAGE3_PLAN_ALL)
+		return false;
+	if (h->handled & ~(uint32_t)STAGE3_RIGHTS_ALL || h->required & ~h->handled)
 		return false;
 	if (h->argc < 1 || h->argc > STAGE3_MAX_ARGS || h->envc > STAGE3_MAX_ENV)
 		return false;
@@ -110,7 +112,7 @@ static bool tables_valid(const struct plan *plan)
 			return false;
 	}
 	for (i = 0; i < plan->nrules; i++) {
-		if (plan->rules[i].rights & ~(uint32_t)STAGE3_RIGHTS_ALL ||
+		if (plan->rules[i].rights & ~(uint32_t)STAGE3_RIGHTS_FS ||
 		    plan->rules[i].flags & ~(uint32_t)STAGE3_RULE_ALL ||
 		    !path_valid(plan->rule_paths[i]))
 			return false;
@@ -140,6 +142,8 @@ int plan_decode(void *p, size_t n, char **room, size_t nroom, struct plan *ret)
 	at += sizeof(h);
 	plan.flags = h.flags;
 	plan.oom_score_adj = h.oom_score_adj;
+	plan.handled = h.handled;
+	plan.required = h.required;
 	plan.limits = (const struct stage3_limit *)(const void *)at;
 	plan.nlimits = h.nlimits;
 	at += h.nlimits * sizeof(struct stage3_limit);

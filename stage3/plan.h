@@ -11,6 +11,7 @@
 struct plan {
 	uint32_t flags;
 	int32_t oom_score_adj;
+	uint32_t handled, required; /* enum stage3_right */
 	const struct stage3_limit *limits;
 	size_t nlimits;
 	const struct stage3_rule *rules;

@@ -50,7 +50,7 @@ enum stage3_exit {
 };
 
 #define STAGE3_MAGIC       0x6e616c706e747472ull /* "rttnplan" */
-#define STAGE3_VERSION     1u
+#define STAGE3_VERSION     2u
 #define STAGE3_PLAN_MAX    (8u << 20)
 #define STAGE3_MAX_ARGS    65536u
 #define STAGE3_MAX_ENV     16384u
@@ -61,11 +61,9 @@ enum stage3_exit {
 #define STAGE3_PATH_MAX    4096u
 
 enum stage3_plan_flags {
-	STAGE3_PLAN_SHELL = 1 << 0,             /* argv[0] is text for bash -c, or sh -c */
-	STAGE3_PLAN_LANDLOCK = 1 << 1,          /* use Landlock where the kernel has it */
-	STAGE3_PLAN_LANDLOCK_REQUIRED = 1 << 2, /* ... and fail where it has not */
-	STAGE3_PLAN_TTY = 1 << 3,               /* a foreground process group on fd 0's terminal */
-	STAGE3_PLAN_ALL = (1 << 4) - 1,
+	STAGE3_PLAN_SHELL = 1 << 0, /* argv[0] is text for bash -c, or sh -c */
+	STAGE3_PLAN_TTY = 1 << 1,   /* a foreground process group on fd 0's terminal */
+	STAGE3_PLAN_ALL = (1 << 2) - 1,
 };
 
 /*
@@ -86,7 +84,10 @@ struct stage3_plan_header {
 	uint32_t filter_len[STAGE3_MAX_FILTERS];
 	uint32_t strings_len;
 	int32_t oom_score_adj; /* 0..1000: a hog in the sandbox goes before the host's programs */
-	uint64_t reserved;     /* 0 */
+	/* enum stage3_right: what Landlock shall handle, as far as the kernel has it; 0: no Landlock. What is
+	 * handled is refused but where a rule grants it; a network right or a scope has no rules. */
+	uint32_t handled;
+	uint32_t required; /* of those: what the kernel must have, or nothing runs */
 };
 _Static_assert(sizeof(struct stage3_plan_header) == 64, "plan header");
 
@@ -99,7 +100,8 @@ struct stage3_limit {
 _Static_assert(sizeof(struct stage3_limit) == 16, "plan limit");
 
 /* Landlock's rights; the values are the kernel's (linux/landlock.h), of which older headers lack
- * some. stage3/landlock.c knows which ABI brought which. */
+ * some: those on files, then those on the network, then the scopes. stage3/landlock.c knows which ABI
+ * brought which. */
 enum stage3_right {
 	STAGE3_EXECUTE = 1 << 0,
 	STAGE3_WRITE_FILE = 1 << 1,
@@ -117,7 +119,14 @@ enum stage3_right {
 	STAGE3_REFER = 1 << 13,
 	STAGE3_TRUNCATE = 1 << 14,
 	STAGE3_IOCTL_DEV = 1 << 15,
-	STAGE3_RIGHTS_ALL = (1 << 16) - 1,
+	STAGE3_RIGHTS_FS = (1 << 16) - 1,
+	STAGE3_BIND_TCP = 1 << 16,
+	STAGE3_CONNECT_TCP = 1 << 17,
+	STAGE3_RIGHTS_NET = 3 << 16,
+	STAGE3_SCOPE_UNIX = 1 << 18,   /* abstract sockets of others */
+	STAGE3_SCOPE_SIGNAL = 1 << 19, /* signals to others */
+	STAGE3_RIGHTS_SCOPES = 3 << 18,
+	STAGE3_RIGHTS_ALL = (1 << 20) - 1,
 };
 
 enum stage3_rule_flags {
@@ -130,7 +139,7 @@ enum stage3_rule_flags {
 };
 
 struct stage3_rule {
-	uint32_t rights; /* enum stage3_right */
+	uint32_t rights; /* of STAGE3_RIGHTS_FS */
 	uint32_t flags;  /* enum stage3_rule_flags */
 };
 _Static_assert(sizeof(struct stage3_rule) == 8, "plan rule");
@@ -138,8 +147,8 @@ _Static_assert(sizeof(struct stage3_rule) == 8, "plan rule");
 enum stage3_msg_kind {
 	/* to the runner */
 	STAGE3_MSG_HELLO = 1, /* init runs; carries its pidfd (SCM_RIGHTS) */
-	STAGE3_MSG_READY,     /* all steps but exec are done: value is the Landlock ABI, 0 for none;
-				 steps has a bit per step taken */
+	STAGE3_MSG_READY,     /* all steps but exec are done: value is the Landlock ABI, 0 for none,
+				 rights what it handles; steps has a bit per step taken */
 	STAGE3_MSG_FAILED,    /* step and error; the command did not run */
 	STAGE3_MSG_EXITED,    /* value is the command's wait status */
 	STAGE3_MSG_STOPPED,   /* the command's terminal job was stopped by a signal */
@@ -154,7 +163,7 @@ struct stage3_msg {
 	uint32_t step; /* enum stage3_step */
 	int32_t error; /* positive errno */
 	int32_t value;
-	uint32_t steps; /* 1 << enum stage3_step */
-	uint32_t reserved;
+	uint32_t steps;  /* 1 << enum stage3_step */
+	uint32_t rights; /* enum stage3_right */
 };
 _Static_assert(sizeof(struct stage3_msg) == 24, "message");

@@ -12,7 +12,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "stage3/landlock.h"
 #include "stage3/limits.h"
 #include "stage3/seccomp.h"
 #include "stage3/status.h"
@@ -97,9 +96,7 @@ static int step_no_new_privs(struct steps *s)
 
 static int step_landlock(struct steps *s)
 {
-	if (!(s->plan->flags & STAGE3_PLAN_LANDLOCK))
-		return 0;
-	return landlock_apply(s->plan, &s->landlock_abi);
+	return landlock_apply(s->plan, &s->landlock);
 }
 
 static int step_limits(struct steps *s)
@@ -192,8 +189,10 @@ static int exec_search(const struct steps *s)
 
 static int step_exec(struct steps *s)
 {
-	struct stage3_msg m = {
-		.kind = STAGE3_MSG_READY, .value = s->landlock_abi, .steps = s->done};
+	struct stage3_msg m = {.kind = STAGE3_MSG_READY,
+			       .value = s->landlock.abi,
+			       .rights = s->landlock.handled,
+			       .steps = s->done};
 	int r;
 
 	r = status_send(&m);

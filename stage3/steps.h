@@ -4,13 +4,13 @@
  */
 #pragma once
 
-#include "stage3/plan.h"
+#include "stage3/landlock.h"
 
 struct steps {
 	const struct plan *plan;
 	const char **sh_argv; /* room for argc + 3 pointers: a script without an interpreter line */
 	const char *shell;    /* chosen by the shell step */
-	int landlock_abi;
+	struct landlock landlock;
 	uint32_t done; /* 1 << enum stage3_step, those taken */
 };
 

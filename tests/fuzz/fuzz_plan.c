@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "stage3/plan.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static void check(int holds)
 {

@@ -162,6 +162,38 @@ static void test_files(void)
 	(void)rmdir(out);
 }
 
+/* What held is part of the result. */
+static void test_enforced(void)
+{
+	long abi = syscall(444, NULL, 0, 1);
+	char want[64];
+	struct run_spec s;
+
+	rig_shell("true", &o);
+	ok(strstr(o.res.enforced,
+		  "userns,mntns,pidns,netns,ipcns,utsns,no_new_privs,rlimits,seccomp"),
+	   "what held: %s", o.res.enforced);
+	(void)snprintf(want, sizeof(want), ",landlock:%ld%s", abi, abi < 6 ? "(no" : "");
+	if (abi > 0)
+		ok(strstr(o.res.enforced, want) && (abi < 6 || !strstr(o.res.enforced, "(no")),
+		   "and Landlock with its ABI");
+	ok(!strstr(o.res.enforced, "landlock_tcp"), "TCP is for who may use it");
+	rig_spec(&s);
+	s.shell = "true";
+	s.promises = "stdio rpath wpath cpath tty proc exec prot_exec unix";
+	rig_run(&s, &o);
+	if (abi >= 4)
+		ok(strstr(o.res.enforced, "landlock_tcp"), "and not for others: %s",
+		   o.res.enforced);
+	s.promises = NULL;
+	s.require_landlock = true;
+	rig_run(&s, &o);
+	if (abi >= 6)
+		eq_int(o.res.code, 0, "all of Landlock is required, and there");
+	else
+		eq_str(o.res.step, "landlock", "all of Landlock is required, and not there");
+}
+
 static void test_init(void)
 {
 	eq_int(inside(NULL, "kill", "1"), EPERM, "init takes no signal of the command's");
@@ -214,6 +246,7 @@ int main(int argc, char **argv)
 	test_openat2();
 	test_network();
 	test_files();
+	test_enforced();
 	test_init();
 	test_limits();
 	rig_end();

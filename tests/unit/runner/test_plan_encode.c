@@ -95,7 +95,7 @@ int main(void)
 
 	s.no_exec_workspace = true;
 	eq_int(encode(&s, &b, &p), 0, "no execution in writable places");
-	ok(p.flags & STAGE3_PLAN_LANDLOCK_REQUIRED, "needs Landlock");
+	ok(p.required == STAGE3_EXECUTE, "needs Landlock");
 	ok(!(rule_of(&p, "/workspace")->rights & STAGE3_EXECUTE) &&
 		   !(rule_of(&p, "/")->rights & STAGE3_EXECUTE),
 	   "and gives no right to execute over them");

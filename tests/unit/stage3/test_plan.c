@@ -29,7 +29,8 @@ static void make(struct made *m)
 {
 	struct stage3_plan_header h = {.magic = STAGE3_MAGIC,
 				       .version = STAGE3_VERSION,
-				       .flags = STAGE3_PLAN_LANDLOCK,
+				       .handled = STAGE3_RIGHTS_ALL,
+				       .required = STAGE3_EXECUTE,
 				       .argc = 2,
 				       .envc = 1,
 				       .nrules = 1,
@@ -143,10 +144,12 @@ static void test_plan_decode__rejects(void)
 		{"huge strings", FIELD(strings_len), UINT32_MAX},
 		{"oom score", FIELD(oom_score_adj), 1001},
 		{"negative oom score", FIELD(oom_score_adj), (uint32_t)-1},
-		{"reserved", FIELD(reserved), 1},
+		{"a right that there is not", FIELD(handled), STAGE3_RIGHTS_ALL + 1},
+		{"a right that is required and not handled", FIELD(handled),
+		 STAGE3_RIGHTS_ALL & ~STAGE3_EXECUTE},
 		{"limit's resource", 64, 32},
 		{"limit's reserved", 68, 1},
-		{"rule's rights", 80, STAGE3_RIGHTS_ALL + 1},
+		{"rule's rights", 80, STAGE3_RIGHTS_FS + 1},
 		{"rule's flags", 84, STAGE3_RULE_ALL + 1},
 	};
 	struct made m;
