@@ -16,14 +16,15 @@ BUILD = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else None
 LAYERS = {
     "base/": ["base/"],
     "store/": ["base/", "store/"],
-    "fs/core/": ["base/", "store/", "fs/core/"],
+    "policy/": ["base/", "policy/"],
+    "fs/core/": ["base/", "store/", "policy/", "fs/core/"],
     "fs/fuse/": ["base/", "store/record.h", "store/store.h", "fs/core/ovl.h", "fs/fuse/"],
     # The client's side: no store, no core, nothing of the server.
     "fs/ctl/ctl_": ["base/", "fs/ctl/ctl_msg.h", "fs/ctl/ctl_client.h", "fs/ctl/ctl_internal.h", "fs/ctl/ctl_place.h",
                     "fs/ctl/ctl_io.h"],
-    "fs/ctl/ctl_ops": ["base/", "store/", "fs/"],
+    "fs/ctl/ctl_ops": ["base/", "store/", "policy/", "fs/"],
     "fs/ctl/ctl_server": ["base/", "store/", "fs/"],
-    "fs/": ["base/", "store/", "fs/"],
+    "fs/": ["base/", "store/", "policy/", "fs/"],
     "stage3/": ["stage3/"],
     "runner/": ["base/", "runner/", "stage3/stage3_abi.h"],
     "client/": ["base/", "client/", "runner/", "fs/ctl/ctl_client.h"],
@@ -49,7 +50,7 @@ def check(bad, what):
 
 
 def files(*globs):
-    return [p for g in globs for d in ("base", "store", "fs", "stage3", "runner", "client", "mcp", "cli")
+    return [p for g in globs for d in ("base", "policy", "store", "fs", "stage3", "runner", "client", "mcp", "cli")
             for p in sorted((SRC / d).rglob(g))]
 
 
@@ -113,7 +114,7 @@ check(bad, "no mutable globals")
 
 bad = []
 for p in [*SRC.glob("*.md"), *(SRC / "docs").rglob("*.md")]:
-    for m in re.finditer(r"`((?:base|store|fs|stage3|runner|client|mcp|cli|tests|scripts|docs)/[A-Za-z0-9_./-]+)`", p.read_text()):
+    for m in re.finditer(r"`((?:base|policy|store|fs|stage3|runner|client|mcp|cli|tests|scripts|docs)/[A-Za-z0-9_./-]+)`", p.read_text()):
         path = m[1].rstrip("/").rstrip(".")
         if not (SRC / path).exists() and not list(SRC.glob(path + ".*")):
             bad.append(f"{rel(p)}: {m[1]} does not exist")
