@@ -81,6 +81,7 @@ static const char usage[] =
 	"--ids: owners as stored (root's default) or all shown as the caller's (everybody else's).\n"
 	"RATTAN_IDLE_S: seconds after which an unused environment ends (600; 0: never).\n"
 	"RATTAN_GC_S: seconds between looks for garbage while little happens (60; 0: never).\n"
+	"RATTAN_NO_RESEND: set: a mount ends with its daemon, as on Linux before 6.9 (to try it out).\n"
 	"RATTAN_LOG: error, warn (default), info or debug.\n";
 
 /* Both may hold '=': MOUNT begins with a slash, and the last "=/" parts them, as for the client. */

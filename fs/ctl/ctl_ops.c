@@ -237,7 +237,7 @@ static int op_shutdown(struct call *c)
 
 static int op_restart(struct call *c)
 {
-	int r = env_prepare_replace(c->env, &c->diag);
+	int r = env_prepare_replace(c->env, c->owner, &c->diag);
 
 	c->a->end = r == 0 ? CTL_END_REPLACE : CTL_END_NOT;
 	return r;

@@ -58,9 +58,18 @@ int daemon_tell(int *ready_fd, int r, const struct diag *d, const struct buf *it
 	return r;
 }
 
-int daemon_prepare(int *ret_signal_fd)
+static void most_descriptors(void)
 {
 	struct rlimit rl;
+
+	if (getrlimit(RLIMIT_NOFILE, &rl) == 0) {
+		rl.rlim_cur = rl.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &rl);
+	}
+}
+
+int daemon_prepare(int *ret_signal_fd)
+{
 	sigset_t set;
 	int fd;
 
@@ -68,10 +77,7 @@ int daemon_prepare(int *ret_signal_fd)
 	(void)signal(SIGPIPE, SIG_IGN);
 	/* A limit of the size of files (ulimit -f) is a full disk, not an end. */
 	(void)signal(SIGXFSZ, SIG_IGN);
-	if (getrlimit(RLIMIT_NOFILE, &rl) == 0) {
-		rl.rlim_cur = rl.rlim_max;
-		(void)setrlimit(RLIMIT_NOFILE, &rl);
-	}
+	most_descriptors();
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
@@ -166,9 +172,13 @@ struct loop {
 	struct ctl_server *server;  /* NULL: no socket */
 	int signal_fd, keeper_sock; /* -1: none */
 	int listen_fd;              /* from the last daemon; -1: none */
-	long long idle_ms;          /* 0: never */
+	int mounts_fd;     /* POLLPRI when the table of mounts changed; -1: cannot be known */
+	bool look;         /* whether ours is still there */
+	long long idle_ms; /* 0: never */
 	long long idle_since;
 };
+
+#define LOOK_MS 50
 
 static long long idle_limit(void)
 {
@@ -200,6 +210,8 @@ static int time_left(struct loop *l)
 	long long now = io_now_ms(), left;
 	int most = env_prune(l->env) ? 1000 : 60000;
 
+	if (l->look)
+		most = LOOK_MS;
 	if (!l->idle_ms || !l->server)
 		return most;
 	if (ctl_server_connections(l->server) || env_leases(l->env)) {
@@ -219,6 +231,7 @@ static bool loop_once(struct loop *l)
 		LISTEN,
 		EVENT,
 		ENDED,
+		MOUNTS,
 		N
 	};
 	struct pollfd p[N] = {
@@ -227,6 +240,7 @@ static bool loop_once(struct loop *l)
 		[LISTEN] = {.fd = l->server ? ctl_server_fd(l->server) : -1, .events = POLLIN},
 		[EVENT] = {.fd = l->server ? ctl_server_event_fd(l->server) : -1, .events = POLLIN},
 		[ENDED] = {.fd = env_ended_fd(l->env), .events = POLLIN},
+		[MOUNTS] = {.fd = l->mounts_fd, .events = POLLPRI},
 	};
 	int timeout = time_left(l);
 
@@ -243,8 +257,10 @@ static bool loop_once(struct loop *l)
 		log_error("the keeper process ended");
 		return false;
 	}
-	if (p[ENDED].revents) {
-		log_info("the mount was taken away");
+	l->look |= p[MOUNTS].revents != 0;
+	if (p[ENDED].revents || (l->look && env_detached(l->env, &l->look))) {
+		log_warn("the mount was taken away");
+		env_tell_gone(l->env);
 		return false;
 	}
 	if (p[LISTEN].revents)
@@ -281,8 +297,10 @@ static int serve(struct loop *l, const char *run_dir, int *ready_fd)
 	}
 	(void)daemon_tell(ready_fd, r, &diag, NULL, 0);
 	l->idle_since = io_now_ms();
+	l->mounts_fd = open("/proc/self/mounts", O_RDONLY | O_CLOEXEC);
 	while (r == 0 && loop_once(l))
 		;
+	cleanup_fdp(&l->mounts_fd);
 	/* Like a crash, but all is flushed: what the kernel asked meanwhile, it asks again. */
 	if (r == 0 && l->server && ctl_server_replace(l->server))
 		_exit(KEEPER_REPLACE);
@@ -474,6 +492,7 @@ static int keep(struct keeping *kp, pid_t pid, int pulse)
 	(void)umask(077);
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)signal(SIGHUP, SIG_IGN);
+	most_descriptors(); /* one for each command that runs */
 	end = keeper_run(&kp->link, pulse, pid, kp->state.old_pid, &status);
 	tell_end(kp, end, status);
 	kp->state.quick = io_now_ms() - start < QUICK_MS ? kp->state.quick + 1 : 0;
@@ -490,9 +509,10 @@ static int keep(struct keeping *kp, pid_t pid, int pulse)
 	} else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
 		r = -EIO;
 	}
-	keeper_give_up(&kp->link);
+	/* While the lock is held: afterwards it may be another daemon's. */
 	if (r < 0 && run_file(kp->o->run_dir, "sock", sock, sizeof(sock)) == 0)
 		(void)unlink(sock);
+	keeper_give_up(&kp->link);
 	return r;
 }
 
@@ -552,12 +572,14 @@ static int keeper_again(const struct daemon_opts *o, const char *mnt)
 
 	if (r == 0)
 		r = find_self(kp.exe, sizeof(kp.exe));
-	if (r == 0)
+	if (r == 0) {
+		keeper_end_strays(&kp.link);
 		return start_daemon(&kp, true, -1);
+	}
 	log_error("cannot go on with what the last rattan-fs left: %s", err_text(r));
-	keeper_give_up(&kp.link);
 	if (run_file(o->run_dir, "sock", sock, sizeof(sock)) == 0)
 		(void)unlink(sock);
+	keeper_give_up(&kp.link);
 	return r;
 }
 

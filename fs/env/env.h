@@ -59,6 +59,11 @@ int env_close(struct env *e);
 /* Readable when the mount is gone without our doing. The descriptor is the environment's and stays the same
  * through all moves, which end mounts, too: those ends are not seen here. Waits for nobody. */
 int env_ended_fd(const struct env *e);
+/* Something changed in the table of mounts: is ours still where it was? *ret_busy: it is being changed by ourselves; ask
+ * again. */
+bool env_detached(struct env *e, bool *ret_busy);
+/* It is gone: those who hold ctl_attach.tied_fd are told, before all is brought to an end. */
+void env_tell_gone(struct env *e);
 
 /* -EEXIST: @overlays (host, mount, ...) are not what the environment shows. @writable other than the
  * mount's: a fresh mount, -EBUSY while others hold leases. Both may be NULL. */
@@ -73,8 +78,8 @@ int env_attach(struct env *e, const void *owner, struct diag *diag,
 void env_keep_listen(struct env *e, int fd);
 /* Ends what processes held that a former daemon served and that have ended; true when others are left. */
 bool env_prune(struct env *e);
-/* All to the disk, so that another daemon may go on. */
-int env_prepare_replace(struct env *e, struct diag *diag) MUST_USE;
+/* All to the disk, so that another daemon may go on. -EBUSY: it could not, and others than @owner run commands. */
+int env_prepare_replace(struct env *e, const void *owner, struct diag *diag) MUST_USE;
 
 /* @owner: whose lease it is, one connection. @pidfd is taken over on success. */
 int env_lease(struct env *e, const void *owner, const char *what, int pidfd,

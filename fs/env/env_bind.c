@@ -169,6 +169,18 @@ static int bind_fresh(struct env *e, struct diag *diag)
 	return r;
 }
 
+static int unbind_at(struct env *e, size_t i, struct diag *diag)
+{
+	cleanup_free char *mount = steal_ptr(&e->binds[i].mount);
+	int r = e->cur.up ? keeper_unbind(&e->link, e->cur.dir, mount, diag) : 0;
+
+	remove_at(e, i);
+	/* A command has moved what it is mounted on, or below: it goes with the mount. */
+	if (r < 0 && env_check_idle_locked(e, NULL, NULL) == 0)
+		r = env_fresh_locked(e, diag);
+	return r < 0 ? diag_set(diag, r, "cannot unbind %s: %s", mount, err_text(r)) : 0;
+}
+
 /* The process is back: what its connection to a former daemon asked for is this one's. */
 static int hold_again(struct env_bound *b, const void *owner, pid_t pid)
 {
@@ -181,7 +193,7 @@ static int bind_locked(struct env *e, const void *owner, pid_t pid, struct env_b
 		       struct diag *diag)
 {
 	struct env_bound *same;
-	int r = env_ensure_locked(e, diag);
+	int r = env_ensure_locked(e, diag), kept;
 
 	if (r < 0)
 		return r;
@@ -205,8 +217,16 @@ static int bind_locked(struct env *e, const void *owner, pid_t pid, struct env_b
 		return -ENOMEM;
 	}
 	e->binds[e->nbinds - 1].id = ++e->next_id;
-	env_keep_bind_locked(e, &e->binds[e->nbinds - 1], pid);
-	return r == 0 ? 0 : bind_fresh(e, diag);
+	kept = env_keep_bind_locked(e, &e->binds[e->nbinds - 1], pid);
+	if (kept == 0)
+		return r == 0 ? 0 : bind_fresh(e, diag);
+	/* Another daemon would serve it and not know of it. */
+	diag_set(diag, kept, "cannot keep a bind for another rattan-fs: %s", err_text(kept));
+	if (r == 0)
+		(void)!unbind_at(e, e->nbinds - 1, NULL);
+	else
+		remove_at(e, e->nbinds - 1);
+	return kept;
 }
 
 int env_bind(struct env *e, const void *owner, pid_t pid, int host_fd, const char *host,
@@ -240,18 +260,6 @@ int env_bind(struct env *e, const void *owner, pid_t pid, int host_fd, const cha
 	}
 	bound_release(&b);
 	return r;
-}
-
-static int unbind_at(struct env *e, size_t i, struct diag *diag)
-{
-	cleanup_free char *mount = steal_ptr(&e->binds[i].mount);
-	int r = e->cur.up ? keeper_unbind(&e->link, e->cur.dir, mount, diag) : 0;
-
-	remove_at(e, i);
-	/* A command has moved what it is mounted on, or below: it goes with the mount. */
-	if (r < 0 && env_check_idle_locked(e, NULL, NULL) == 0)
-		r = env_fresh_locked(e, diag);
-	return r < 0 ? diag_set(diag, r, "cannot unbind %s: %s", mount, err_text(r)) : 0;
 }
 
 int env_unbind(struct env *e, const void *owner, const char *mount, struct diag *diag)

@@ -81,6 +81,7 @@ struct env {
 	struct env_mount cur;
 	uint64_t generation;
 	unsigned nmounts;
+	bool resumable; /* another daemon could go on with the mount */
 	struct env_bound *binds;
 	size_t nbinds;
 	struct env_shown *shown; /* the list never changes */
@@ -111,7 +112,7 @@ void env_journal_close(struct env *e);
 int env_resume_locked(struct env *e, struct keeper_link *kept, struct diag *diag) MUST_USE;
 /* So that another daemon can. */
 void env_keep_mount_locked(struct env *e);
-void env_keep_bind_locked(struct env *e, struct env_bound *b, pid_t pid);
+int env_keep_bind_locked(struct env *e, struct env_bound *b, pid_t pid) MUST_USE;
 void env_keep_lease_locked(struct env *e, struct env_lease *l);
 /* Has the process ended? */
 bool env_process_gone(int pidfd);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -73,6 +74,35 @@ int env_watch_end(struct env *e, struct session *se, bool on)
 			 &ev) < 0
 		       ? ret_nerrno()
 		       : 0;
+}
+
+/* Without asking the file system itself. */
+static bool device_of(int dirfd, const char *path, struct statx *ret)
+{
+	return statx(dirfd, path, AT_STATX_DONT_SYNC | AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW,
+		     STATX_TYPE, ret) == 0;
+}
+
+bool env_detached(struct env *e, bool *ret_busy)
+{
+	struct statx at, root;
+	bool gone = false;
+
+	*ret_busy = pthread_mutex_trylock(&e->lock) != 0;
+	if (*ret_busy)
+		return false;
+	if (e->cur.up && device_of(e->cur.root_fd, "", &root))
+		gone = !device_of(AT_FDCWD, e->cur.dir, &at) ||
+		       at.stx_dev_major != root.stx_dev_major ||
+		       at.stx_dev_minor != root.stx_dev_minor;
+	(void)pthread_mutex_unlock(&e->lock);
+	return gone;
+}
+
+void env_tell_gone(struct env *e)
+{
+	if (e->tied_fd >= 0)
+		(void)shutdown(e->tied_fd, SHUT_RDWR);
 }
 
 /* Serve @m's ovl at @m's directory. On failure the ovl is still there. */

@@ -79,26 +79,32 @@ void env_keep_mount_locked(struct env *e)
 		s->nmounts = e->nmounts;
 		s->has_writable = e->writable != NULL;
 		session_init_get(e->cur.se, &s->init);
-		r = s->init.resumable ? keeper_keep(&e->link, KEEP_MOUNT, 0, s, sizeof(*s), -1)
-				      : -EOPNOTSUPP;
+		r = s->init.resumable && !getenv("RATTAN_NO_RESEND")
+			    ? keeper_keep(&e->link, KEEP_MOUNT, 0, s, sizeof(*s), -1)
+			    : -EOPNOTSUPP;
 	}
-	/* An older kernel (before 6.9), or no memory: the mount ends with this process. */
+	/* An older kernel (before 6.9), no memory, or a command that the keeper does not know: the mount ends with
+	 * this process. */
 	if (r < 0)
 		keeper_drop(&e->link, KEEP_MOUNT, 0);
+	e->resumable = r == 0;
 	free(s);
 }
 
-void env_keep_bind_locked(struct env *e, struct env_bound *b, pid_t pid)
+/* Should the process have ended, its connection does as well, and the bind with it. */
+int env_keep_bind_locked(struct env *e, struct env_bound *b, pid_t pid)
 {
 	cleanup_fd int pidfd = pid > 0 ? pidfd_open(pid, 0) : -1;
 	struct env_saved_bind *s;
+	int r;
 
-	if (!e->journal || pidfd < 0 || strlen(b->mount) >= sizeof(s->mount) ||
-	    strlen(b->host) >= sizeof(s->host))
-		return;
+	if (!e->journal)
+		return 0;
+	if (strlen(b->mount) >= sizeof(s->mount) || strlen(b->host) >= sizeof(s->host))
+		return -ENAMETOOLONG;
 	s = calloc(1, sizeof(*s));
 	if (!s)
-		return;
+		return -ENOMEM;
 	memcpy(s->host, b->host, strlen(b->host));
 	memcpy(s->mount, b->mount, strlen(b->mount));
 	s->dev = b->dev;
@@ -106,21 +112,35 @@ void env_keep_bind_locked(struct env *e, struct env_bound *b, pid_t pid)
 	s->type = b->type;
 	s->rw = b->rw;
 	s->pid = pid;
-	(void)!keeper_keep(&e->link, KEEP_BIND, b->id, s, sizeof(*s), pidfd);
+	r = keeper_keep(&e->link, KEEP_BIND, b->id, s, sizeof(*s), pidfd);
 	free(s);
+	return r;
 }
 
 void env_keep_lease_locked(struct env *e, struct env_lease *l)
 {
 	if (e->journal)
-		(void)!keeper_keep(&e->link, KEEP_LEASE, l->id, l->what, strlen(l->what), l->pidfd);
+		(void)!keeper_tell(&e->link, KEEP_LEASE, l->id, l->what, strlen(l->what), l->pidfd);
 }
 
-int env_prepare_replace(struct env *e, struct diag *diag)
+int env_prepare_replace(struct env *e, const void *owner, struct diag *diag)
 {
+	int r;
+
 	if (e->link.sock < 0)
 		return diag_set(diag, -EOPNOTSUPP,
 				"this mount has no keeper that could start another rattan-fs");
+	{
+		ENV_LOCK(e);
+		/* Again: the keeper may have missed something since. */
+		env_keep_mount_locked(e);
+		r = e->resumable ? 0 : env_check_idle_locked(e, owner, NULL);
+	}
+	if (r < 0)
+		return diag_set(
+			diag, -EBUSY,
+			"another rattan-fs could not go on with this mount (it takes Linux 6.9; or see the log), and "
+			"commands that run would end: wait for them");
 	return env_flush(e, diag);
 }
 

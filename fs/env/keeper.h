@@ -35,7 +35,7 @@ enum keeper_kind {
 	KEEP_JOURNAL,
 	KEEP_LOCK,   /* of the environment in the data directory */
 	KEEP_LISTEN, /* the control socket */
-	KEEP_MOUNT,  /* struct env_saved */
+	KEEP_MOUNT,  /* struct env_saved, which begins with the mount's directory */
 	KEEP_BIND,   /* struct env_saved_bind; the process that asked for it */
 	KEEP_LEASE,  /* text: what; the command's process */
 };
@@ -54,6 +54,7 @@ struct keeper_link {
 	/* in the keeper's own copy only */
 	struct keeper_mount mounts[KEEPER_MOUNTS]; /* fd -1: free */
 	struct keeper_item *items;
+	bool lost; /* a command that no other daemon would know of: none may go on */
 };
 void keeper_link_init(struct keeper_link *k, int sock, bool helper);
 
@@ -74,9 +75,15 @@ int keeper_bind(struct keeper_link *k, const char *dir, const char *path, const 
 int keeper_unbind(struct keeper_link *k, const char *dir, const char *path,
 		  struct diag *diag) MUST_USE;
 
-/* Instead of what was kept under the same kind and id. @fd is lent; -1: none. Without a keeper nothing is kept. */
+/* Instead of what was kept under the same kind and id. @fd is lent; -1: none. Without a keeper nothing is kept.
+ * -ENOLINK: something of the mount is not known to the keeper. */
 int keeper_keep(struct keeper_link *k, enum keeper_kind kind, uint64_t id, const void *data,
 		size_t len, int fd) MUST_USE;
+/* The same without waiting for the keeper, which hears what was said before the daemon's end. When it cannot keep it,
+ * the mount ends with the daemon from then on, and the keeper logs so. */
+int keeper_tell(struct keeper_link *k, enum keeper_kind kind, uint64_t id, const void *data,
+		size_t len, int fd) MUST_USE;
+/* Does not wait either. */
 void keeper_drop(struct keeper_link *k, enum keeper_kind kind, uint64_t id);
 
 /* ---- the keeper's own ---- */
@@ -100,6 +107,8 @@ enum keeper_end {
  * (fs/env/pulse.h) it is dying; if nobody can go on, the mounts are ended by force. *ret_status is its wait status.
  * @old: the daemon before, whose end is still to be waited for; 0. */
 enum keeper_end keeper_run(struct keeper_link *k, int pulse, pid_t pid, pid_t old, int *ret_status);
+/* Mounts that were being made or taken away when the daemon died. Before another one is started. */
+void keeper_end_strays(struct keeper_link *k);
 /* All that wait for an answer get an error; then the mounts go. */
 void keeper_give_up(struct keeper_link *k);
 

@@ -15,7 +15,7 @@ while True:
     m[i % (1 << 26)] = i & 255
     i += 4099
 P
-daemons() { pgrep -u "$(id -u)" -f "rattan-fs env --data-dir $XDG_DATA_HOME/"; }
+daemons() { pgrep "$@" -u "$(id -u)" -f "rattan-fs env --data-dir $XDG_DATA_HOME/"; }
 
 # Dead and not reaped is dead.
 lives() { grep -q "^State:[[:space:]]*[^ZX]" "/proc/$1/status" 2> /dev/null; }
@@ -32,7 +32,7 @@ for round in $(seq 8); do
 	(for _ in 1 2 3 4 5; do "$RATTAN" commit -m more; done) > /dev/null 2>&1 &
 	commits=$!
 	sleep "0.$((RANDOM % 3))$((RANDOM % 10))"
-	keeper=$(daemons | head -n 1)
+	keeper=$(daemons -o)
 	pid=$(pgrep -u "$(id -u)" -P "$keeper" -f rattan-fs | head -n 1)
 	[ -n "$pid" ] || fail "round $round: no daemon"
 	kill -KILL "$pid"
