@@ -94,6 +94,18 @@ static int dup_writable(const struct ctl_env_opts *o, struct ctl_env_opts *ret)
 	return r;
 }
 
+static int dup_policy(const struct ctl_env_opts *o, struct ctl_env_opts *ret)
+{
+	if (!o->policy.len)
+		return 0;
+	ret->policy.data = malloc(o->policy.len);
+	if (!ret->policy.data)
+		return -ENOMEM;
+	memcpy(ret->policy.data, o->policy.data, o->policy.len);
+	ret->policy.len = o->policy.len;
+	return 0;
+}
+
 static void drop_text(const char *s)
 {
 	free((void *)(uintptr_t)s);
@@ -114,6 +126,7 @@ static void opts_release(struct ctl_env_opts *o)
 	for (i = 0; o->writable && o->writable[i]; i++)
 		drop_text(o->writable[i]);
 	free((void *)(uintptr_t)o->writable);
+	free(o->policy.data);
 }
 
 static int opts_dup(const struct ctl_env_opts *o, struct ctl_env_opts *ret)
@@ -130,6 +143,8 @@ static int opts_dup(const struct ctl_env_opts *o, struct ctl_env_opts *ret)
 		r = dup_overlays(o, ret);
 	if (r == 0)
 		r = dup_writable(o, ret);
+	if (r == 0)
+		r = dup_policy(o, ret);
 	return r;
 }
 

@@ -13,7 +13,8 @@ int ovl_getattr(struct ovl *o, store_ino ino, struct ovl_attr *ret)
 
 	lock_shared(o);
 	n = node_find(o, ino);
-	if (n && !host_stale(o, n)) {
+	if (n && !host_stale(o, n) && n->pol != POL_UNKNOWN &&
+	    policy_may(o->policy, n->pol) & POLICY_MAY_PASS) {
 		pthread_mutex_lock(&n->lock);
 		node_attr(o, n, ret);
 		pthread_mutex_unlock(&n->lock);
@@ -25,6 +26,8 @@ int ovl_getattr(struct ovl *o, store_ino ino, struct ovl_attr *ret)
 		return 0;
 	lock_excl(o);
 	r = node_get(o, ino, &n);
+	if (r == 0)
+		r = node_may(o, n, POLICY_MAY_PASS, "attributes");
 	if (r == 0)
 		r = host_recheck(o, n);
 	if (r == 0)
@@ -80,7 +83,7 @@ static int setattr_locked(struct ovl *o, store_ino ino, const struct stat *st, u
 	int r = node_get(o, ino, &n);
 
 	if (r == 0)
-		r = node_may_write(o, n);
+		r = node_may(o, n, POLICY_MAY_WRITE, "change of attributes");
 	if (r == 0)
 		r = host_materialise(o, n);
 	if (r < 0)

@@ -65,18 +65,21 @@ static int new_node(struct ovl *o, struct node *dir, const struct new_inode *wha
 	return 0;
 }
 
-/* The directory and the free name in it. */
-static int free_name(struct ovl *o, store_ino parent, const char *name, size_t len,
-		     struct node **ret_dir, struct found *f)
+/* The directory and the free name in it, for @op. @what: what the policy has to allow there. */
+static int free_name(struct ovl *o, store_ino parent, const char *name, size_t len, unsigned what,
+		     const char *op, struct node **ret_dir, struct found *f)
 {
 	int r = node_get_dir(o, parent, true, ret_dir);
 
+	/* First: whether something is at a closed place is nobody's business. */
+	if (r == 0)
+		r = name_may(o, *ret_dir, name, len, POLICY_MAY_PASS, op);
 	if (r == 0)
 		r = name_lookup(o, *ret_dir, name, len, true, f);
 	if (r == 0 && (f->ino || f->host))
 		r = -EEXIST;
 	if (r == 0)
-		r = node_may_change(o, *ret_dir, name, len);
+		r = name_may(o, *ret_dir, name, len, what, op);
 	if (r == 0)
 		r = host_materialise(o, *ret_dir);
 	return r;
@@ -91,7 +94,8 @@ static int make_locked(struct ovl *o, store_ino parent, const char *name, size_t
 	bool isdir = S_ISDIR(what->mode);
 	struct node *dir, *n;
 	struct found f;
-	int r = free_name(o, parent, name, len, &dir, &f);
+	int r = free_name(o, parent, name, len, isdir ? POLICY_MAY_MKDIR : POLICY_MAY_PUT,
+			  isdir ? "mkdir" : "create", &dir, &f);
 
 	if (r == 0 && isdir && dir->rec.nlink >= NLINK_MAX)
 		r = -EMLINK;
@@ -107,7 +111,7 @@ static int make_locked(struct ovl *o, store_ino parent, const char *name, size_t
 		node_reap(o, n);
 		return r;
 	}
-	n->pol = policy_child(o->policy, node_policy(o, dir), name, len);
+	node_found(o, dir, name, len, n);
 	name_set(o, &e, &f, n->ino, n->rec.mode & S_IFMT);
 	dir_touched(o, dir, &now, isdir ? 1 : 0);
 	node_dirty(o, n);
@@ -185,14 +189,14 @@ static int tmpfile_locked(struct ovl *o, store_ino parent, mode_t mode, const st
 	int r = node_get_dir(o, parent, true, &dir);
 
 	if (r == 0) /* no name yet: it must be allowed everywhere in the directory */
-		r = node_may_change(o, dir, "", 0);
+		r = name_may(o, dir, "", 0, POLICY_MAY_PUT, "create");
 	if (r == 0)
 		r = new_node(o, dir, &what, cred, &now, &n);
 	if (r < 0)
 		return r;
 	n->rec.nlink = 0;
 	n->tmpfile = true;
-	n->pol = policy_child(o->policy, node_policy(o, dir), "", 0);
+	node_found(o, dir, "", 0, n);
 	node_entry(o, n, 0, ret);
 	if (o->journal) {
 		redo_orphan(o, n);
@@ -228,7 +232,7 @@ static int link_locked(struct ovl *o, store_ino ino, store_ino parent, const cha
 
 	if (r < 0)
 		return r;
-	r = free_name(o, parent, name, len, &dir, &f);
+	r = free_name(o, parent, name, len, POLICY_MAY_PUT, "link", &dir, &f);
 	if (r == 0 && S_ISDIR(n->rec.mode))
 		r = -EPERM;
 	if (r == 0 && n->rec.nlink == 0 && !n->tmpfile)
@@ -236,7 +240,7 @@ static int link_locked(struct ovl *o, store_ino ino, store_ino parent, const cha
 	if (r == 0 && n->rec.nlink >= NLINK_MAX)
 		r = -EMLINK;
 	if (r == 0) /* a link would open a protected file to changes */
-		r = node_may_write(o, n);
+		r = node_may(o, n, POLICY_MAY_WRITE, "link");
 	if (r == 0)
 		r = host_materialise(o, n);
 	if (r == 0)
@@ -249,6 +253,7 @@ static int link_locked(struct ovl *o, store_ino ino, store_ino parent, const cha
 	n->rec.nlink++;
 	n->tmpfile = false;
 	n->rec.ctime = now;
+	node_found(o, dir, name, len, n);
 	name_set(o, &e, &f, n->ino, n->rec.mode & S_IFMT);
 	dir_touched(o, dir, &now, 0);
 	node_dirty(o, n);

@@ -5,6 +5,11 @@
 #include <linux/falloc.h>
 #include <stdlib.h>
 
+static unsigned what(bool change)
+{
+	return change ? POLICY_MAY_WRITE : POLICY_MAY_READ;
+}
+
 /* o->lock held. -EAGAIN: something has to be set up under EX first. */
 static int hold(struct ovl *o, struct node *n, bool change, struct held *ret)
 {
@@ -13,12 +18,13 @@ static int hold(struct ovl *o, struct node *n, bool change, struct held *ret)
 
 	if (!S_ISREG(n->rec.mode))
 		return S_ISDIR(n->rec.mode) ? -EISDIR : -EINVAL;
-	if (change && (n->host_only || n->pol == POL_UNKNOWN))
+	if (n->pol == POL_UNKNOWN || (change && n->host_only))
 		return -EAGAIN;
 	if (n->rec.origin.root && n->rec.origin.valid && !n->src)
 		return -EAGAIN;
-	if (change && !policy_may(o->policy, n->pol, POLICY_WRITE))
-		return -EACCES;
+	/* A refusal is found out about again under EX, where it can be told. */
+	if (!(policy_may(o->policy, n->pol) & what(change)))
+		return -EAGAIN;
 	pthread_mutex_lock(&n->lock);
 	r = node_content(o, n, &c);
 	pthread_mutex_unlock(&n->lock);
@@ -37,11 +43,11 @@ static int hold_excl(struct ovl *o, store_ino ino, bool change, struct held *ret
 	int r = node_get(o, ino, &n);
 
 	if (r == 0)
+		r = node_may(o, n, what(change), change ? "write" : "read");
+	if (r == 0)
 		r = host_source_of(o, n, &src);
 	if (r == 0 && n->rec.origin.root && n->rec.origin.valid && !src)
 		r = -EIO; /* its host directory is gone */
-	if (r == 0 && change)
-		r = node_may_write(o, n);
 	if (r == 0 && change)
 		r = host_materialise(o, n);
 	return r < 0 ? r : hold(o, n, change, ret);

@@ -10,13 +10,20 @@ static uint32_t name_ttl(const struct ovl *o, const struct node *dir, bool host)
 	return host ? host_ttl(o, dir->rec.origin.flags) : OVL_FOREVER;
 }
 
-int lookup_locked(struct ovl *o, struct node *dir, const char *name, size_t len,
+int lookup_locked(struct ovl *o, struct node *dir, const char *name, size_t len, bool quiet,
 		  struct ovl_entry *ret)
 {
+	const char *op = quiet ? NULL : "lookup";
 	struct found f;
 	struct node *n;
-	int r = name_node(o, dir, name, len, &f, &n);
+	int r = name_may_look(o, dir, name, len, op);
 
+	if (r > 0) { /* whatever is there, and for ever */
+		*ret = (struct ovl_entry){.valid_ms = OVL_FOREVER};
+		return 0;
+	}
+	if (r == 0)
+		r = name_node(o, dir, name, len, &f, &n);
 	if (r < 0)
 		return r;
 	if (!n) {
@@ -24,8 +31,27 @@ int lookup_locked(struct ovl *o, struct node *dir, const char *name, size_t len,
 						  name_ttl(o, dir, dir->rec.origin.root != NULL)};
 		return 0;
 	}
+	/* Another of its places may be closed. */
+	r = node_may(o, n, POLICY_MAY_PASS, op);
+	if (r < 0) {
+		node_reap(o, n);
+		return r;
+	}
 	node_entry(o, n, name_ttl(o, dir, f.host), ret);
 	return 0;
+}
+
+/* Under o->lock shared. -EAGAIN: it is unknown, or a refusal, which takes more than this. */
+static int look_fast(struct ovl *o, struct node *dir, const char *name, size_t len)
+{
+	int s;
+
+	if (policy_trivial(o->policy))
+		return 0;
+	if (dir->pol == POL_UNKNOWN)
+		return -EAGAIN;
+	s = policy_child(o->policy, dir->pol, name, len);
+	return policy_may(o->policy, s) & POLICY_MAY_PASS ? 0 : -EAGAIN;
 }
 
 /* Under o->lock shared: what is in memory is answered beside other lookups. */
@@ -38,7 +64,9 @@ static int lookup_fast(struct ovl *o, store_ino parent, const char *name, size_t
 
 	if (!dir || !S_ISDIR(dir->rec.mode) || dir->rec.nlink == 0)
 		return -EAGAIN;
-	r = name_lookup(o, dir, name, len, false, &f);
+	r = look_fast(o, dir, name, len);
+	if (r == 0)
+		r = name_lookup(o, dir, name, len, false, &f);
 	if (r < 0)
 		return r;
 	if (!f.ino) {
@@ -67,6 +95,8 @@ static int lookup_dot(struct ovl *o, store_ino ino, const char *name, struct ovl
 	if (r == 0 && name[1] && n->rec.parent)
 		r = node_get(o, n->rec.parent, &n);
 	if (r == 0)
+		r = node_may(o, n, POLICY_MAY_PASS, "lookup");
+	if (r == 0)
 		node_entry(o, n, 0, ret);
 	unlock(o);
 	return r;
@@ -90,7 +120,7 @@ int ovl_lookup(struct ovl *o, store_ino parent, const char *name, struct ovl_ent
 	lock_excl(o);
 	r = node_get_dir(o, parent, true, &dir);
 	if (r == 0)
-		r = lookup_locked(o, dir, name, len, ret);
+		r = lookup_locked(o, dir, name, len, false, ret);
 	unlock(o);
 	return r;
 }
@@ -147,14 +177,20 @@ int ovl_readlink(struct ovl *o, store_ino ino, char ret_target[static 4096])
 	r = node_get(o, ino, &n);
 	if (r == 0 && !S_ISLNK(n->rec.mode))
 		r = -EINVAL;
-	if (r == 0 && n->rec.target) {
+	if (r == 0)
+		r = node_may(o, n, POLICY_MAY_PASS, "read");
+	if (r < 0) {
+		unlock(o);
+		return r;
+	}
+	if (n->rec.target) {
 		size_t len = strlen(n->rec.target);
 
 		if (len < 4096)
 			memcpy(ret_target, n->rec.target, len + 1);
 		else
 			r = -EIO;
-	} else if (r == 0) {
+	} else {
 		r = n->src ? hostsrc_readlink(n->src->h, n->rec.origin.rel, ret_target) : -EIO;
 	}
 	unlock(o);

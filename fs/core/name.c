@@ -107,15 +107,8 @@ int name_node(struct ovl *o, struct node *dir, const char *name, size_t len, str
 		if (r < 0) /* a name without its inode is damage, not an old handle */
 			return r == -ESTALE ? -EIO : r;
 	}
-	if (n && !policy_trivial(o->policy)) {
-		int s = policy_child(o->policy, node_policy(o, dir), name, len);
-
-		/* A file with several places may be written only where all of them may. */
-		if (S_ISDIR(n->rec.mode) || n->rec.nlink < 2)
-			n->pol = s;
-		else
-			n->pol = policy_meet(o->policy, node_policy(o, n), s);
-	}
+	if (n)
+		node_found(o, dir, name, len, n);
 	*ret_n = n;
 	return 0;
 }

@@ -25,7 +25,7 @@ int node_new(struct ovl *o, store_ino ino, struct node **ret)
 	if (!n)
 		return -ENOMEM;
 	n->ino = ino;
-	n->pol = policy_trivial(o->policy) ? POLICY_ALL : POL_UNKNOWN;
+	n->pol = policy_trivial(o->policy) ? policy_root(o->policy) : POL_UNKNOWN;
 	if (table_add(&o->nodes, &n->link, table_hash_u64(ino)) < 0) {
 		free(n);
 		return -ENOMEM;
@@ -282,60 +282,6 @@ int node_number(struct ovl *o, store_ino *ret)
 	return 0;
 }
 
-/* ---- policy ---- */
-
-struct meet {
-	struct ovl *o;
-	int state;
-	bool any;
-};
-
-static int meet_place(void *arg, store_ino parent, const char *name, size_t len)
-{
-	struct meet *m = arg;
-	struct node *dir;
-	int s;
-
-	if (node_get(m->o, parent, &dir) < 0)
-		return 0;
-	s = policy_child(m->o->policy, node_policy(m->o, dir), name, len);
-	m->state = m->any ? policy_meet(m->o->policy, m->state, s) : s;
-	m->any = true;
-	return 0;
-}
-
-int node_policy(struct ovl *o, struct node *n)
-{
-	struct meet m = {.o = o, .state = POLICY_NONE};
-
-	if (n->pol != POL_UNKNOWN)
-		return n->pol;
-	if (n->ino == STORE_ROOT_INO)
-		m.state = policy_root(o->policy);
-	else if (n->rec.parent)
-		(void)meet_place(&m, n->rec.parent, n->rec.name ? n->rec.name : "",
-				 n->rec.name_len);
-	else if (place_each(o, n, meet_place, &m) < 0)
-		m.state = POLICY_NONE;
-	n->pol = m.state;
-	return n->pol;
-}
-
-int node_may_write(struct ovl *o, struct node *n)
-{
-	return policy_may(o->policy, node_policy(o, n), POLICY_WRITE) ? 0 : -EACCES;
-}
-
-int node_may_change(struct ovl *o, struct node *dir, const char *name, size_t len)
-{
-	int s;
-
-	if (policy_trivial(o->policy))
-		return 0;
-	s = policy_child(o->policy, node_policy(o, dir), name, len);
-	return policy_may(o->policy, s, POLICY_WRITE) ? 0 : -EACCES;
-}
-
 /* ---- attributes ---- */
 
 uint64_t node_size(const struct node *n)
@@ -368,6 +314,14 @@ void node_attr(struct ovl *o, struct node *n, struct ovl_attr *ret)
 		.valid_ms = n->host_only ? host_ttl(o, r->origin.flags) : OVL_FOREVER,
 		.unsettled = n->dropped_in ? n->drops : 0,
 	};
+	/* One that is only a way to others shows nothing of itself. */
+	if (n->pol != POL_UNKNOWN && !(policy_may(o->policy, n->pol) & POLICY_MAY_READ)) {
+		ret->st.st_size = 0;
+		ret->st.st_blocks = 0;
+		ret->st.st_nlink = 1;
+		ret->st.st_atim = ret->st.st_mtim = ret->st.st_ctim = ret->btime =
+			(struct timespec){0};
+	}
 }
 
 void node_entry(struct ovl *o, struct node *n, uint32_t name_valid, struct ovl_entry *ret)

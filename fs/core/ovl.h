@@ -30,6 +30,7 @@
 #include "store/store.h"
 
 struct ovl;
+struct policy_rules;
 
 enum ovl_open_flags {
 	OVL_RDONLY = 1 << 0, /* every change is -EROFS; @layer may be sealed */
@@ -58,9 +59,8 @@ struct ovl_opts {
 	struct journal *journal;
 	store_layer layer; /* open and this process's own, or any with OVL_RDONLY */
 	unsigned flags;
-	/* Places below which changes are allowed, as absolute paths in the tree; NULL: everywhere.
-	 * Fixed for the life of the ovl. Copied. */
-	const char *const *writable; /* NULL-terminated */
+	/* What is allowed (policy/rules.h); NULL: everything. Fixed for the life of the ovl. Copied. */
+	const struct policy_rules *policy;
 	struct ovl_notify notify;
 	unsigned flush_ms;    /* background flush; 0: 1000 */
 	unsigned host_ttl_ms; /* how long what a host directory said is believed; 0: 1000 */
@@ -249,6 +249,26 @@ void ovl_counts(struct ovl *o, struct ovl_counts *ret);
  * 'd' deleted. */
 int ovl_changes(struct ovl *o, uint64_t since, int (*fn)(void *arg, const char *path, char what),
 		void *arg) MUST_USE;
+
+/* ---- policy ---- */
+
+/* Is there something below a writable place that cannot be written? Then an opening is to be asked for, so that it
+ * fails and not the first write. */
+bool ovl_opens_matter(const struct ovl *o);
+/* May @ino be opened for reading, or for changes; a directory: for its names? */
+int ovl_may_open(struct ovl *o, store_ino ino, bool change) MUST_USE;
+
+/* What the policy refused: the place, what was asked for, and the rule. */
+struct ovl_denial {
+	const char *path, *op, *why;
+	uint64_t count; /* times since the tree was opened */
+};
+/* Refusals so far: a token for ovl_denials. */
+uint64_t ovl_denied(struct ovl *o);
+/* The distinct ones since @since that are remembered (bounded), the latest first. *ret_total: as ovl_denied(). @fn
+ * is called with a lock held: it only collects. */
+int ovl_denials(struct ovl *o, uint64_t since, int (*fn)(void *arg, const struct ovl_denial *d),
+		void *arg, uint64_t *ret_total) MUST_USE;
 
 /* The absolute path of an inode, for messages and lists. */
 int ovl_path(struct ovl *o, store_ino ino, struct buf *out) MUST_USE;

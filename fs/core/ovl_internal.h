@@ -15,13 +15,14 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "fs/core/content.h"
+#include "fs/core/denials.h"
 #include "fs/core/hostsrc.h"
 #include "fs/core/ino_set.h"
 #include "fs/core/journal.h"
 #include "fs/core/ovl.h"
-#include "fs/core/policy.h"
 #include "fs/core/redo.h"
 #include "fs/core/table.h"
+#include "policy/policy.h"
 
 #define XATTR_VALUE_MAX (64u << 10)
 #define ACL_ACCESS      "system.posix_acl_access"
@@ -238,6 +239,7 @@ struct ovl {
 	uint32_t host_ttl_ms;
 	size_t dirty_max, inodes_max;
 	struct policy *policy;
+	struct denials denials;
 	struct content_env *cenv;
 	uint64_t seed;
 
@@ -381,10 +383,6 @@ void node_clean(struct ovl *o, struct node *n);
 int node_dead(struct ovl *o, store_ino ino) MUST_USE;
 /* EX. */
 int node_number(struct ovl *o, store_ino *ret) MUST_USE;
-/* EX, or shared when it is known. The verdict of the node's own place. */
-int node_policy(struct ovl *o, struct node *n);
-int node_may_write(struct ovl *o, struct node *n) MUST_USE;
-int node_may_change(struct ovl *o, struct node *dir, const char *name, size_t len) MUST_USE;
 /* ATTR. */
 void node_attr(struct ovl *o, struct node *n, struct ovl_attr *ret);
 uint64_t node_size(const struct node *n);
@@ -399,6 +397,26 @@ void content_unref(struct content_ref *c);
  * opening it again is cheap. */
 void node_drop_content(struct node *n, struct content_ref *c, unsigned refs);
 void bigx_free(struct bigx *b);
+
+/* ---- verdict.c: what the policy says. EX unless said ---- */
+
+/* EX, or shared when it is known: the state of the inode, and of a place in the directory @dir. */
+int node_policy(struct ovl *o, struct node *n);
+int name_policy(struct ovl *o, struct node *dir, const char *name, size_t len);
+/* @n has turned out to be @name of @dir. */
+void node_found(struct ovl *o, struct node *dir, const char *name, size_t len, struct node *n);
+/* The places of @n, a file with several, are others now. */
+void node_moved(struct ovl *o, struct node *n);
+/* 0, or -EACCES, which is remembered as a denial of @op; NULL: it is not. @what: enum policy_what, all of them. */
+int node_may(struct ovl *o, struct node *n, unsigned what, const char *op) MUST_USE;
+int name_may(struct ovl *o, struct node *dir, const char *name, size_t len, unsigned what,
+	     const char *op) MUST_USE;
+/* May it be looked at? 1: no, and it is to look as if there were no such name. */
+int name_may_look(struct ovl *o, struct node *dir, const char *name, size_t len,
+		  const char *op) MUST_USE;
+/* May the name be taken away, by removal or by a move? */
+int name_may_go(struct ovl *o, struct node *dir, const char *name, size_t len,
+		const char *op) MUST_USE;
 
 /* ---- links.c: the places of files with several links (EX, freeze) ---- */
 
@@ -536,8 +554,8 @@ void change_name(struct ovl *o, store_ino parent, const char *name, size_t len);
 void change_inode(struct ovl *o, store_ino ino);
 
 /* ---- lookup.c ---- */
-/* EX. The inode and one more reference in @ret, by name. */
-int lookup_locked(struct ovl *o, struct node *dir, const char *name, size_t len,
+/* EX. The inode and one more reference in @ret, by name. @quiet: a refusal is nobody's. */
+int lookup_locked(struct ovl *o, struct node *dir, const char *name, size_t len, bool quiet,
 		  struct ovl_entry *ret) MUST_USE;
 /* EX. */
 int path_of(struct ovl *o, store_ino ino, struct buf *out) MUST_USE;

@@ -63,9 +63,9 @@ static int emit_plus(struct dirread *d, const struct listing_entry *le)
 {
 	struct ovl_entry e;
 	store_ino ino;
-	int r = lookup_locked(d->o, d->dir, le->name, le->len, &e);
+	int r = lookup_locked(d->o, d->dir, le->name, le->len, true, &e);
 
-	if (r == -EIO || (r < 0 && r != -ENOMEM && le->host))
+	if (r == -EIO || r == -EACCES || (r < 0 && r != -ENOMEM && le->host))
 		return emit_name(d, le);
 	if (r < 0 || !e.ino)
 		return r;
@@ -114,9 +114,25 @@ static int emit_plain(struct dirread *d, struct listing_entry *le)
 	return give(d, le->name, le->cookie, &e) ? 1 : 0;
 }
 
+/* Does the policy let the directory show it? @ret_named: with its name alone. */
+static bool shown(struct dirread *d, const struct listing_entry *le, bool *ret_named)
+{
+	struct policy *p = d->o->policy;
+	int dir, s;
+
+	*ret_named = false;
+	if (policy_trivial(p))
+		return true;
+	dir = node_policy(d->o, d->dir);
+	s = policy_child(p, dir, le->name, le->len);
+	*ret_named = !(policy_may(p, s) & POLICY_MAY_PASS);
+	return policy_shows(p, dir, s);
+}
+
 static int emit_all(struct dirread *d, uint64_t cookie)
 {
 	struct listing *l = d->dir->listing;
+	bool named;
 	int r;
 
 	if (d->dir->rec.nlink == 0)
@@ -124,9 +140,11 @@ static int emit_all(struct dirread *d, uint64_t cookie)
 	if (emit_dots(d, cookie))
 		return 1;
 	for (size_t i = listing_seek(l, cookie + 1); i < l->n; i++) {
-		if (!l->slots[i])
+		if (!l->slots[i] || !shown(d, l->slots[i], &named))
 			continue;
-		r = d->plus ? emit_plus(d, l->slots[i]) : emit_plain(d, l->slots[i]);
+		r = named     ? emit_name(d, l->slots[i])
+		    : d->plus ? emit_plus(d, l->slots[i])
+			      : emit_plain(d, l->slots[i]);
 		/* What was given stays given, with its references: the next call meets the error. */
 		if (r < 0 && d->given)
 			return 1;
@@ -159,7 +177,8 @@ int ovl_readdir(struct ovl *o, store_ino dir, uint64_t cookie, bool plus,
 	lock_shared(o);
 	d.dir = node_find(o, dir);
 	/* Only a listing that is there and has no host behind it can be read beside other readers. */
-	if (!plus && d.dir && d.dir->listing && !d.dir->rec.origin.root) {
+	if (!plus && d.dir && d.dir->listing && !d.dir->rec.origin.root &&
+	    d.dir->pol != POL_UNKNOWN && policy_may(o->policy, d.dir->pol) & POLICY_MAY_LIST) {
 		r = emit_all(&d, cookie);
 		more = r > 0 && o->journal && !d.dir->listing->logged;
 		unlock(o);
@@ -170,6 +189,8 @@ int ovl_readdir(struct ovl *o, store_ino dir, uint64_t cookie, bool plus,
 	unlock(o);
 	lock_excl(o);
 	r = node_get_dir(o, dir, false, &d.dir);
+	if (r == 0)
+		r = node_may(o, d.dir, POLICY_MAY_LIST, "list");
 	if (r == 0 && d.dir->rec.nlink > 0)
 		r = listing_load(o, d.dir, cookie == 0);
 	if (r == 0) {

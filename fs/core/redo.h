@@ -73,6 +73,7 @@ enum redo_node_flags {
 	REDO_NODE_TMPFILE = 1 << 0,
 	REDO_NODE_MAY_WRITE = 1 << 1, /* policy of an inode without a place */
 	REDO_NODE_WRITTEN = 1 << 2,
+	REDO_NODE_MAY_READ = 1 << 3, /* the same */
 };
 struct redo_node {
 	uint32_t flags, pad;

@@ -158,9 +158,12 @@ struct redo_node redo_node_info(struct ovl *o, struct node *n)
 		r.flags |= REDO_NODE_TMPFILE;
 	if (atomic_load_explicit(&n->written, memory_order_relaxed))
 		r.flags |= REDO_NODE_WRITTEN;
-	if (n->rec.nlink == 0 && n->pol != POL_UNKNOWN &&
-	    policy_may(o->policy, n->pol, POLICY_WRITE))
-		r.flags |= REDO_NODE_MAY_WRITE;
+	if (n->rec.nlink == 0 && n->pol != POL_UNKNOWN) {
+		unsigned may = policy_may(o->policy, n->pol);
+
+		r.flags |= may & POLICY_MAY_WRITE ? REDO_NODE_MAY_WRITE : 0;
+		r.flags |= may & POLICY_MAY_READ ? REDO_NODE_MAY_READ : 0;
+	}
 	return r;
 }
 

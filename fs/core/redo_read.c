@@ -70,9 +70,11 @@ static void set_info(struct ovl *o, struct node *n, const struct redo_node *info
 		atomic_store(&n->written, true);
 	/* Without a place its policy cannot be told from one. */
 	if (n->rec.nlink == 0 && !policy_trivial(o->policy))
-		n->pol = info->flags & REDO_NODE_MAY_WRITE ? POLICY_ALL : POLICY_NONE;
+		n->pol = policy_leaf(info->flags & REDO_NODE_MAY_WRITE  ? POLICY_WRITE
+				     : info->flags & REDO_NODE_MAY_READ ? POLICY_READ
+									: POLICY_DENY);
 	else
-		n->pol = policy_trivial(o->policy) ? POLICY_ALL : POL_UNKNOWN;
+		n->pol = policy_trivial(o->policy) ? policy_root(o->policy) : POL_UNKNOWN;
 }
 
 static int read_node(struct redo *x, store_ino ino, const uint8_t *p, size_t len)

@@ -1,19 +1,6 @@
 /* Taking names away: unlink, rmdir; and when the caller has counted that. */
 #include "fs/core/remove.h"
 
-int may_remove(struct ovl *o, struct node *dir, const char *name, size_t len, struct node *n)
-{
-	int r;
-
-	(void)n;
-	if (policy_trivial(o->policy))
-		return 0;
-	r = node_may_change(o, dir, name, len);
-	if (r == 0 && policy_pinned(o->policy, node_policy(o, dir), name, len))
-		r = -EACCES;
-	return r;
-}
-
 int dir_is_empty(struct ovl *o, struct node *n)
 {
 	int r = listing_load(o, n, true);
@@ -33,6 +20,7 @@ void drop_link(struct ovl *o, struct node *n, store_ino parent, struct place_pla
 		n->dropped_in = parent;
 		n->drops = n->drops + 1 ? n->drops + 1 : 1;
 		n->settling = false;
+		node_moved(o, n);
 	} else if (atomic_load(&n->nlookup) > 0 || n->held) {
 		redo_orphan(o, n);
 	}
@@ -47,7 +35,7 @@ static int remove_found(struct ovl *o, struct node *dir, const char *name, size_
 	cleanup_place struct place_plan plan = {0};
 	struct timespec now = now_real();
 	bool in_use = atomic_load(&n->nlookup) > 0 || n->held || n->rec.nlink > 1;
-	int r = may_remove(o, dir, name, len, n);
+	int r = name_may_go(o, dir, name, len, isdir ? "rmdir" : "unlink");
 
 	if (r == 0 && isdir != S_ISDIR(n->rec.mode))
 		r = isdir ? -ENOTDIR : -EISDIR;
@@ -80,8 +68,10 @@ static int remove_locked(struct ovl *o, store_ino parent, const char *name, size
 	if (r < 0)
 		return r;
 	node_pin(dir);
-	r = name_node(o, dir, name, len, &f, &n);
-	if (r == 0 && !n)
+	r = name_may_look(o, dir, name, len, isdir ? "rmdir" : "unlink");
+	if (r == 0)
+		r = name_node(o, dir, name, len, &f, &n);
+	if (r > 0 || (r == 0 && !n))
 		r = -ENOENT;
 	if (r == 0) {
 		node_pin(n);

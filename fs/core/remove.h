@@ -5,9 +5,6 @@
 
 #include "fs/core/ovl_internal.h"
 
-/* Does the policy let @name, which is @n, go from @dir? */
-int may_remove(struct ovl *o, struct node *dir, const char *name, size_t len,
-	       struct node *n) MUST_USE;
 /* -ENOTEMPTY. */
 int dir_is_empty(struct ovl *o, struct node *n) MUST_USE;
 /* @n has lost the place in @parent that @p, made by place_del, is about; a directory loses its only

@@ -13,7 +13,8 @@ struct end {
 	struct name *e; /* prepared */
 };
 
-static int end_find(struct ovl *o, store_ino parent, struct end *e)
+/* @hidden: what is said of a name that the policy hides. */
+static int end_find(struct ovl *o, store_ino parent, struct end *e, int hidden)
 {
 	struct node *dir;
 	int r = node_get_dir(o, parent, true, &dir);
@@ -22,7 +23,11 @@ static int end_find(struct ovl *o, store_ino parent, struct end *e)
 		return r;
 	e->dir = dir;
 	node_pin(dir);
-	r = name_node(o, dir, e->name, e->len, &e->f, &e->n);
+	r = name_may_look(o, dir, e->name, e->len, "rename");
+	if (r > 0)
+		r = hidden;
+	if (r == 0)
+		r = name_node(o, dir, e->name, e->len, &e->f, &e->n);
 	if (r == 0 && e->n)
 		node_pin(e->n);
 	return r;
@@ -52,26 +57,39 @@ static int not_below(struct ovl *o, struct node *dir, const struct node *top)
 	return 0;
 }
 
+/* May @n come to be at @to? */
+static int check_put(struct ovl *o, const struct end *to, struct node *n)
+{
+	bool isdir = S_ISDIR(n->rec.mode);
+	int r = name_may(o, to->dir, to->name, to->len,
+			 isdir ? POLICY_MAY_WRITE | POLICY_MAY_MKDIR
+			       : POLICY_MAY_WRITE | POLICY_MAY_PUT,
+			 "rename");
+
+	/* A file with a place that is protected stays where it is. */
+	return r < 0 || isdir ? r : node_may(o, n, POLICY_MAY_WRITE, "rename");
+}
+
 static int check_policy(struct ovl *o, struct end *from, struct end *to, bool exchange)
 {
-	int r, a, b;
+	int r;
 
 	if (policy_trivial(o->policy))
 		return 0;
-	r = may_remove(o, from->dir, from->name, from->len, from->n);
-	if (r == 0 && exchange)
-		r = may_remove(o, to->dir, to->name, to->len, to->n);
+	r = name_may_go(o, from->dir, from->name, from->len, "rename");
+	if (r == 0 && to->n)
+		r = name_may_go(o, to->dir, to->name, to->len, "rename");
 	if (r == 0)
-		r = to->n ? may_remove(o, to->dir, to->name, to->len, to->n)
-			  : node_may_change(o, to->dir, to->name, to->len);
-	if (r < 0)
+		r = check_put(o, to, from->n);
+	if (r == 0 && exchange)
+		r = check_put(o, from, to->n);
+	if (r < 0 || (!S_ISDIR(from->n->rec.mode) && !(exchange && S_ISDIR(to->n->rec.mode))))
 		return r;
-	a = policy_child(o->policy, node_policy(o, from->dir), from->name, from->len);
-	b = policy_child(o->policy, node_policy(o, to->dir), to->name, to->len);
-	if (a == b)
-		return 0;
 	/* What lies below would silently come under other rules. */
-	return S_ISDIR(from->n->rec.mode) || (exchange && S_ISDIR(to->n->rec.mode)) ? -EXDEV : 0;
+	return policy_same_below(o->policy, name_policy(o, from->dir, from->name, from->len),
+				 name_policy(o, to->dir, to->name, to->len))
+		       ? 0
+		       : -EXDEV;
 }
 
 static int check_replace(struct ovl *o, const struct end *from, const struct end *to)
@@ -153,8 +171,9 @@ static void moved(struct ovl *o, struct node *n, const struct end *to, struct pl
 {
 	place_do(o, n, p);
 	n->rec.ctime = *now;
-	if (!policy_trivial(o->policy) && (S_ISDIR(n->rec.mode) || n->rec.nlink < 2))
-		n->pol = policy_child(o->policy, node_policy(o, to->dir), to->name, to->len);
+	node_moved(o, n);
+	if (S_ISDIR(n->rec.mode) || n->rec.nlink < 2)
+		node_found(o, to->dir, to->name, to->len, n);
 	node_dirty(o, n);
 }
 
@@ -205,10 +224,10 @@ static int exchange(struct ovl *o, struct end *from, struct end *to)
 static int rename_locked(struct ovl *o, store_ino parent, store_ino newparent, struct end *from,
 			 struct end *to, unsigned flags)
 {
-	int r = end_find(o, parent, from);
+	int r = end_find(o, parent, from, -ENOENT);
 
 	if (r == 0)
-		r = end_find(o, newparent, to);
+		r = end_find(o, newparent, to, -EACCES);
 	if (r == 0)
 		r = check(o, from, to, flags);
 	if (r == 0)

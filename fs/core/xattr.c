@@ -357,6 +357,8 @@ ssize_t ovl_getxattr(struct ovl *o, store_ino ino, const char *name, void *value
 
 	lock_shared(o);
 	n = node_find(o, ino);
+	if (n && (n->pol == POL_UNKNOWN || !(policy_may(o->policy, n->pol) & POLICY_MAY_READ)))
+		n = NULL;
 	if (n) {
 		pthread_mutex_lock(&n->lock);
 		k = xattr_get(o, n, name, value, size);
@@ -367,6 +369,8 @@ ssize_t ovl_getxattr(struct ovl *o, store_ino ino, const char *name, void *value
 		return k;
 	lock_excl(o);
 	k = node_get(o, ino, &n);
+	if (k == 0)
+		k = node_may(o, n, POLICY_MAY_READ, "attributes");
 	if (k == 0)
 		k = xattr_get(o, n, name, value, size);
 	unlock(o);
@@ -382,6 +386,8 @@ ssize_t ovl_listxattr(struct ovl *o, store_ino ino, char *list, size_t size)
 
 	lock_excl(o);
 	r = node_get(o, ino, &l.n);
+	if (r == 0)
+		r = node_may(o, l.n, POLICY_MAY_READ, "attributes");
 	if (r == 0 && l.n->host_only)
 		r = host_names(l.n, &host, &len);
 	else if (r == 0)
@@ -454,7 +460,7 @@ static int xattr_begin(struct ovl *o, store_ino ino, struct node **ret)
 	int r = node_get(o, ino, ret);
 
 	if (r == 0)
-		r = node_may_write(o, *ret);
+		r = node_may(o, *ret, POLICY_MAY_WRITE, "change of attributes");
 	return r == 0 ? host_materialise(o, *ret) : r;
 }
 

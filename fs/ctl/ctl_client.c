@@ -197,9 +197,10 @@ static int start_daemon(const struct ctl_env_opts *o, const char *data, const ch
 	ctl_argv_opt(&a, "--base", o->base);
 	for (size_t i = 0; i < o->noverlays; i++)
 		ctl_argv_opt(&a, "--overlay", overlays[i]);
-	for (size_t i = 0; o->writable && o->writable[i]; i++)
+	for (size_t i = 0; !o->policy.len && o->writable && o->writable[i]; i++)
 		ctl_argv_opt(&a, "--writable", o->writable[i]);
-	if (o->writable && !o->writable[0])
+	/* Until it is told the policy nothing is writable. */
+	if (o->policy.len || (o->writable && !o->writable[0]))
 		ctl_argv_opt(&a, "--writable", "none");
 	if (o->create)
 		ctl_argv_add(&a, "--create");
@@ -260,6 +261,7 @@ static int agree(const struct ctl_env_opts *o, struct ctl *c, struct diag *diag)
 	}
 	rq.overlays = overlays;
 	rq.writable = (char **)(uintptr_t)o->writable;
+	rq.policy = o->policy;
 	r = call(c, &rq, -1, diag, NULL, NULL);
 	free(overlays);
 	return r;
@@ -539,6 +541,39 @@ int ctl_changes(struct ctl *c, uint64_t token, struct diag *diag, uint64_t *ret_
 
 	if (r >= 0)
 		*ret_token = e.token;
+	return r;
+}
+
+struct denials {
+	int (*fn)(void *arg, const struct ctl_denial *d);
+	void *arg;
+	uint64_t token, total;
+};
+
+static int each_denial(void *arg, void *item)
+{
+	struct denials *e = arg;
+	const struct ctl_denial *d = item;
+
+	if (d->path)
+		return e->fn(e->arg, d);
+	e->token = d->token;
+	e->total = d->count;
+	return 0;
+}
+
+int ctl_denials(struct ctl *c, uint64_t token, struct diag *diag, uint64_t *ret_token,
+		uint64_t *ret_total, int (*fn)(void *arg, const struct ctl_denial *d), void *arg)
+{
+	struct ctl_req rq = {.op = CTL_OP_DENIALS, .token = token};
+	struct denials e = {.fn = fn, .arg = arg};
+	struct ctl_denial item;
+	int r = stream(c, &rq, diag, &ctl_table_denial, &item, each_denial, &e);
+
+	if (r >= 0) {
+		*ret_token = e.token;
+		*ret_total = e.total;
+	}
 	return r;
 }
 

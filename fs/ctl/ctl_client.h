@@ -26,6 +26,11 @@ struct ctl_overlay {
 	const char *mount; /* "/workspace" */
 };
 
+struct ctl_bytes {
+	uint8_t *data;
+	size_t len;
+};
+
 struct ctl_env_opts {
 	const char *data_dir; /* NULL: ctl_data_dir() */
 	const char *env;      /* NULL: "default" */
@@ -39,6 +44,8 @@ struct ctl_env_opts {
 	 * agent default (/workspace /tmp /var/tmp /home/user). Another set than the running mount's
 	 * gives a fresh mount, -EBUSY while commands run. */
 	const char *const *writable;
+	/* The whole policy instead, as policy/rules.h writes it; empty: none. The same holds. */
+	struct ctl_bytes policy;
 };
 
 /* $RATTAN_DATA_DIR, $XDG_DATA_HOME/rattan, ~/.local/share/rattan; owned by the caller. */
@@ -68,6 +75,7 @@ struct ctl_attach {
 	uint64_t generation;     /* changes with every fresh mount (rollback, other policy) */
 	char writable[4096]; /* the policy's places, newline-separated; "" is none, "/" is all */
 	uint64_t token;      /* what changes from now on: for ctl_changes */
+	uint64_t denied;     /* what is refused from now on: for ctl_denials */
 };
 int ctl_attach(struct ctl *c, struct diag *diag, struct ctl_attach *ret) MUST_USE;
 /* ctl_lease and then ctl_attach in one call: no rollback can come in between. Neither on failure. */
@@ -158,6 +166,17 @@ int ctl_cat(struct ctl *c, const char *rev, const char *path, struct diag *diag,
 /* Paths changed since @token (0: since the mount); -ESTALE too long ago. *ret_token: now. */
 int ctl_changes(struct ctl *c, uint64_t token, struct diag *diag, uint64_t *ret_token,
 		int (*fn)(void *arg, const char *path, char what), void *arg) MUST_USE;
+/* Something that the policy refused. */
+struct ctl_denial {
+	char *path, *op, *why; /* the rule, in words */
+	uint64_t count;        /* times since the mount */
+	uint64_t token;        /* the protocol's own */
+};
+/* What was refused since @token (0: since the mount), the latest first, as far as it is remembered; *ret_total: how
+ * often. @fn's strings are lent. -ESTALE: the token is of an earlier mount. *ret_token: now. */
+int ctl_denials(struct ctl *c, uint64_t token, struct diag *diag, uint64_t *ret_token,
+		uint64_t *ret_total, int (*fn)(void *arg, const struct ctl_denial *d),
+		void *arg) MUST_USE;
 /* All dirty data to the disk. */
 int ctl_flush(struct ctl *c, struct diag *diag) MUST_USE;
 /* Another rattan-fs, as it is installed now, goes on with the mount: commands that run notice nothing. Returns

@@ -18,6 +18,7 @@ enum ftype {
 	F_CHAR,
 	F_TIME,
 	F_BINDS, /* struct ctl_status: binds and nbinds */
+	F_BYTES, /* struct ctl_bytes, owned */
 };
 
 struct field {
@@ -50,6 +51,7 @@ static const struct field req_fields[] = {
 	FIELD(ctl_req, overlays, F_LIST),  FIELD(ctl_req, token, F_U64),
 	FIELD(ctl_req, force, F_BOOL),     FIELD(ctl_req, all, F_BOOL),
 	FIELD(ctl_req, automatic, F_BOOL), FIELD(ctl_req, rw, F_BOOL),
+	FIELD(ctl_req, policy, F_BYTES),
 };
 static const struct ctl_table req_table = TABLE(req_fields, ctl_req);
 
@@ -90,10 +92,9 @@ static const struct field moved_fields[] = {
 const struct ctl_table ctl_table_moved = TABLE(moved_fields, ctl_moved);
 
 static const struct field attach_fields[] = {
-	FIELD(ctl_attach, root, F_CHARS),
-	FIELD(ctl_attach, generation, F_U64),
-	FIELD(ctl_attach, writable, F_CHARS),
-	FIELD(ctl_attach, token, F_U64),
+	FIELD(ctl_attach, root, F_CHARS),     FIELD(ctl_attach, generation, F_U64),
+	FIELD(ctl_attach, writable, F_CHARS), FIELD(ctl_attach, token, F_U64),
+	FIELD(ctl_attach, denied, F_U64),
 };
 const struct ctl_table ctl_table_attach = TABLE(attach_fields, ctl_attach);
 
@@ -147,6 +148,13 @@ static const struct field note_fields[] = {
 };
 const struct ctl_table ctl_table_note = TABLE(note_fields, ctl_note);
 
+static const struct field denial_fields[] = {
+	FIELD(ctl_denial, path, F_STR),  FIELD(ctl_denial, op, F_STR),
+	FIELD(ctl_denial, why, F_STR),   FIELD(ctl_denial, count, F_U64),
+	FIELD(ctl_denial, token, F_U64),
+};
+const struct ctl_table ctl_table_denial = TABLE(denial_fields, ctl_denial);
+
 /* ---- writing ---- */
 
 static bool field_absent(const struct field *f, const uint8_t *p)
@@ -196,6 +204,11 @@ static int put_binds(struct buf *out, const struct ctl_status *st)
 	return r;
 }
 
+static int put_bytes(struct buf *out, const struct ctl_bytes *b)
+{
+	return mp_put_bin(out, b->data, b->len);
+}
+
 static int put_field(struct buf *out, const struct field *f, const void *item)
 {
 	const void *p = (const uint8_t *)item + f->off;
@@ -221,6 +234,8 @@ static int put_field(struct buf *out, const struct field *f, const void *item)
 		return put_time(out, p);
 	case F_BINDS:
 		return put_binds(out, item);
+	case F_BYTES:
+		return put_bytes(out, p);
 	}
 	return -EINVAL;
 }
@@ -352,6 +367,24 @@ static int get_str(const msgpack_object *o, char **p)
 	return mp_dup_str(o, p);
 }
 
+static int get_bytes(const msgpack_object *o, struct ctl_bytes *ret)
+{
+	const void *p;
+	size_t n;
+	int r = mp_as_bin(o, &p, &n);
+
+	if (r < 0 || n == 0)
+		return -EBADMSG;
+	free(ret->data);
+	ret->len = 0;
+	ret->data = malloc(n);
+	if (!ret->data)
+		return -ENOMEM;
+	memcpy(ret->data, p, n);
+	ret->len = n;
+	return 0;
+}
+
 static int get_field(const msgpack_object *o, const struct field *f, void *item)
 {
 	void *p = (uint8_t *)item + f->off;
@@ -393,6 +426,8 @@ static int get_field(const msgpack_object *o, const struct field *f, void *item)
 		return get_time(o, p);
 	case F_BINDS:
 		return get_binds(o, item);
+	case F_BYTES:
+		return get_bytes(o, p);
 	}
 	return -EBADMSG;
 }
@@ -428,6 +463,12 @@ static int get_map(const msgpack_object *o, const struct ctl_table *t, void *ite
 	return 0;
 }
 
+static void bytes_free(struct ctl_bytes *b)
+{
+	free(b->data);
+	b->len = 0;
+}
+
 void ctl_item_release(const struct ctl_table *t, void *item)
 {
 	for (size_t i = 0; i < t->n; i++) {
@@ -439,6 +480,8 @@ void ctl_item_release(const struct ctl_table *t, void *item)
 			list_free(*(char ***)p);
 		else if (t->fields[i].type == F_BINDS)
 			binds_free(item);
+		else if (t->fields[i].type == F_BYTES)
+			bytes_free(p);
 		else
 			continue;
 		if (t->fields[i].type != F_BINDS)
@@ -471,6 +514,7 @@ static const char *const op_names[CTL_OP_LAST + 1] = {
 	[CTL_OP_DIFF] = "diff",         [CTL_OP_CAT] = "cat",
 	[CTL_OP_CHANGES] = "changes",   [CTL_OP_FLUSH] = "flush",
 	[CTL_OP_SHUTDOWN] = "shutdown", [CTL_OP_RESTART] = "restart",
+	[CTL_OP_DENIALS] = "denials",
 };
 
 const char *ctl_op_name(enum ctl_op op)

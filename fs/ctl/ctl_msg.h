@@ -16,6 +16,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/mp.h"
+#include "fs/ctl/ctl_client.h"
 
 #define CTL_PROTO      1
 #define CTL_FRAME_MAX  (1u << 20)  /* bytes of one message */
@@ -41,7 +42,8 @@ enum ctl_op {
 	CTL_OP_FLUSH,
 	CTL_OP_SHUTDOWN,
 	CTL_OP_RESTART,
-	CTL_OP_LAST = CTL_OP_RESTART,
+	CTL_OP_DENIALS,
+	CTL_OP_LAST = CTL_OP_DENIALS,
 };
 const char *ctl_op_name(enum ctl_op op);
 
@@ -50,8 +52,9 @@ struct ctl_req {
 	uint64_t id;
 	enum ctl_op op;
 	char *rev, *rev2, *path, *message, *label, *expect, *host, *mount, *what;
-	char **writable; /* NULL: no wish; empty: nothing is writable */
-	char **overlays; /* host, mount, host, mount, ... */
+	char **writable;         /* NULL: no wish; empty: nothing is writable */
+	char **overlays;         /* host, mount, host, mount, ... */
+	struct ctl_bytes policy; /* of OPEN, instead of writable */
 	uint64_t token;
 	bool force, all, automatic, rw;
 };
@@ -91,6 +94,7 @@ extern const struct ctl_table ctl_table_commit, /* struct ctl_commit */
 	ctl_table_attach,                       /* struct ctl_attach, descriptors apart */
 	ctl_table_env,                          /* struct ctl_env_info */
 	ctl_table_note,                         /* struct ctl_note */
+	ctl_table_denial,                       /* struct ctl_denial */
 	ctl_table_finding,                      /* struct ctl_finding */
 	ctl_table_fsck_sum,                     /* struct ctl_fsck_sum */
 	ctl_table_gc_sum,                       /* struct ctl_gc_sum */

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "fs/core/ovl.h"
 #include "fs/ctl/ctl_io.h"
 #include "fs/ctl/ctl_msg.h"
 #include "fs/env/env.h"
@@ -74,7 +75,7 @@ struct call {
 
 static int op_open(struct call *c)
 {
-	return env_agree(c->env, c->owner, c->rq.overlays, c->rq.writable, &c->diag);
+	return env_agree(c->env, c->owner, c->rq.overlays, c->rq.writable, &c->rq.policy, &c->diag);
 }
 
 static int op_attach(struct call *c)
@@ -216,6 +217,26 @@ static int op_changes(struct call *c)
 	return r < 0 ? r : answer_add(c->a, &ctl_table_note, &last);
 }
 
+static int add_denial(void *arg, const struct ovl_denial *d)
+{
+	const struct ctl_denial x = {.path = (char *)(uintptr_t)d->path,
+				     .op = (char *)(uintptr_t)d->op,
+				     .why = (char *)(uintptr_t)d->why,
+				     .count = d->count};
+
+	return answer_add(arg, &ctl_table_denial, &x);
+}
+
+/* Last, without a place: the next token, and how often something was refused. */
+static int op_denials(struct call *c)
+{
+	struct ctl_denial last = {0};
+	int r = env_denials(c->env, c->rq.token, &c->diag, &last.token, &last.count, add_denial,
+			    c->a);
+
+	return r < 0 ? r : answer_add(c->a, &ctl_table_denial, &last);
+}
+
 static int op_flush(struct call *c)
 {
 	return env_flush(c->env, &c->diag);
@@ -253,6 +274,7 @@ static int (*const ops[CTL_OP_LAST + 1])(struct call *c) = {
 	[CTL_OP_DIFF] = op_diff,         [CTL_OP_CAT] = op_cat,
 	[CTL_OP_CHANGES] = op_changes,   [CTL_OP_FLUSH] = op_flush,
 	[CTL_OP_SHUTDOWN] = op_shutdown, [CTL_OP_RESTART] = op_restart,
+	[CTL_OP_DENIALS] = op_denials,
 };
 
 /* ---- around them ---- */

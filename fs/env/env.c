@@ -133,7 +133,7 @@ int env_open(const struct env_opts *o, struct diag *diag, struct env **ret)
 
 	if (!e)
 		return -ENOMEM;
-	r = env_writable_parse(o->writable, diag, &e->writable);
+	r = env_policy_parse(o->writable, NULL, diag, &e->policy);
 	if (r == 0)
 		r = open_record(e, o, diag);
 	if (r == 0)
@@ -179,7 +179,7 @@ int env_close(struct env *e)
 	}
 	env_binds_free(e);
 	env_shown_free(e);
-	env_list_free(e->writable);
+	policy_rules_release(&e->policy);
 	env_journal_close(e);
 	store_close(e->store);
 	cleanup_fdp(&e->store_lock_fd);
@@ -199,9 +199,10 @@ int env_ended_fd(const struct env *e)
 }
 
 int env_agree(struct env *e, const void *owner, char *const *overlays, char *const *writable,
-	      struct diag *diag)
+	      const struct ctl_bytes *policy, struct diag *diag)
 {
-	char **want = NULL;
+	cleanup_policy_rules struct policy_rules want = {0};
+	struct policy_rules old;
 	int r;
 
 	ENV_LOCK(e);
@@ -210,15 +211,13 @@ int env_agree(struct env *e, const void *owner, char *const *overlays, char *con
 		r = env_binds_check_locked(e, overlays, diag);
 	if (r < 0)
 		return r;
-	if (!writable)
+	if (!writable && !(policy && policy->len))
 		return env_ensure_locked(e, diag);
-	r = env_writable_parse(writable, diag, &want);
+	r = env_policy_parse(writable, policy, diag, &want);
 	if (r < 0)
 		return r;
-	if (env_list_same(want, e->writable)) {
-		env_list_free(want);
+	if (policy_rules_same(&want, &e->policy))
 		return env_ensure_locked(e, diag);
-	}
 	r = env_check_idle_locked(e, owner, diag);
 	if (r == 0) {
 		r = env_quiesce_locked(e);
@@ -228,12 +227,11 @@ int env_agree(struct env *e, const void *owner, char *const *overlays, char *con
 	}
 	if (r == 0)
 		r = env_leave_locked(e, diag);
-	if (r < 0) {
-		env_list_free(want);
+	if (r < 0)
 		return r;
-	}
-	env_list_free(e->writable);
-	e->writable = want;
+	old = e->policy;
+	e->policy = want;
+	want = old; /* to be released */
 	(void)!env_drop_ovl_locked(e);
 	return env_up_locked(e, diag);
 }
@@ -264,7 +262,7 @@ int env_attach(struct env *e, const void *owner, struct diag *diag, struct ctl_a
 	if (r == 0 && e->tied_fd >= 0)
 		r = dup_to(e->tied_fd, &ret->tied_fd);
 	if (r == 0)
-		r = env_writable_text(e->writable, ret->writable, sizeof(ret->writable));
+		r = env_writable_text(&e->policy, ret->writable, sizeof(ret->writable));
 	if (r < 0) {
 		int fds[] = {ret->root_fd, ret->userns_fd, ret->mntns_fd, ret->tied_fd};
 
@@ -276,6 +274,7 @@ int env_attach(struct env *e, const void *owner, struct diag *diag, struct ctl_a
 	ret->generation = e->generation;
 	ovl_counts(e->cur.ovl, &n);
 	ret->token = env_token_locked(e, n.changes);
+	ret->denied = env_token_locked(e, ovl_denied(e->cur.ovl));
 	return 0;
 }
 

@@ -24,8 +24,7 @@ struct store;
 struct env_saved {
 	char dir[4096];
 	uint64_t generation;
-	uint32_t nmounts, has_writable;
-	char writable[4096];
+	uint32_t nmounts, pad;
 	struct session_init init;
 };
 struct env_saved_bind {
@@ -65,10 +64,10 @@ bool env_detached(struct env *e, bool *ret_busy);
 /* It is gone: those who hold ctl_attach.tied_fd are told, before all is brought to an end. */
 void env_tell_gone(struct env *e);
 
-/* -EEXIST: @overlays (host, mount, ...) are not what the environment shows. @writable other than the
- * mount's: a fresh mount, -EBUSY while others hold leases. Both may be NULL. */
+/* -EEXIST: @overlays (host, mount, ...) are not what the environment shows. @policy (as policy_rules_encode() writes
+ * it), or else @writable, other than the mount's: a fresh mount, -EBUSY while others hold leases. All may be NULL. */
 int env_agree(struct env *e, const void *owner, char *const *overlays, char *const *writable,
-	      struct diag *diag) MUST_USE;
+	      const struct ctl_bytes *policy, struct diag *diag) MUST_USE;
 /* The descriptors in @ret are the caller's. When a host directory that is shown was made anew, and nobody
  * but @owner holds a lease, of a fresh mount. */
 int env_attach(struct env *e, const void *owner, struct diag *diag,
@@ -117,6 +116,13 @@ int env_cat(struct env *e, const char *rev, const char *path, struct diag *diag,
 /* @fn is called with env.lock held here: it only collects. */
 int env_changes(struct env *e, uint64_t token, struct diag *diag, uint64_t *ret_token,
 		int (*fn)(void *arg, const char *path, char what), void *arg) MUST_USE;
+
+struct ovl_denial;
+/* What the policy refused since @token, 0: since the mount began. *ret_total: how often. @fn only collects. -ESTALE:
+ * the token is of an earlier mount. */
+int env_denials(struct env *e, uint64_t token, struct diag *diag, uint64_t *ret_token,
+		uint64_t *ret_total, int (*fn)(void *arg, const struct ovl_denial *d),
+		void *arg) MUST_USE;
 
 /* "REV" of environment @env, or "ENV:REV". */
 int env_resolve(struct store *s, const char *env, const char *rev, struct diag *diag,

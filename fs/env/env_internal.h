@@ -7,6 +7,7 @@
 
 #include "fs/core/ovl.h"
 #include "fs/env/env.h"
+#include "policy/rules.h"
 #include "store/store.h"
 
 struct env_lease {
@@ -77,7 +78,7 @@ struct env {
 	pthread_mutex_t lock; /* protects all that follows; also orders the calls to link */
 	struct keeper_link link;
 	struct store_env rec;
-	char **writable; /* NULL: everywhere */
+	struct policy_rules policy; /* of the mount */
 	struct env_mount cur;
 	uint64_t generation;
 	unsigned nmounts;
@@ -120,7 +121,7 @@ bool env_process_gone(int pidfd);
 /* ---- env_mount.c ---- */
 
 /* @resume: the journal is a dead daemon's. */
-int env_open_ovl(struct env *e, char *const *writable, struct session *se, bool resume,
+int env_open_ovl(struct env *e, const struct policy_rules *policy, struct session *se, bool resume,
 		 struct ovl **ret) MUST_USE;
 int env_mount_tree(struct env *e, struct env_mount *m, struct diag *diag) MUST_USE;
 int env_bind_all(struct env *e, struct diag *diag, size_t *ret_failed) MUST_USE;
@@ -167,14 +168,17 @@ void env_binds_free(struct env *e);
 /* See env_prune. */
 bool env_binds_prune_locked(struct env *e);
 
-/* ---- env_policy.c: pure text ---- */
-char **env_list_dup(char *const *list);
+/* ---- env_policy.c ---- */
 void env_list_free(char **list);
-bool env_list_same(char *const *a, char *const *b);
 /* An absolute path without ".", "..", "//" or a slash at the end. */
 bool env_path_clean(const char *path);
-int env_writable_parse(char *const *in, struct diag *diag, char ***ret) MUST_USE;
-int env_writable_text(char *const *writable, char *ret, size_t size) MUST_USE;
+/* @rules as policy_rules_encode() writes them, else places; both NULL: the agent default. */
+int env_policy_parse(char *const *places, const struct ctl_bytes *rules, struct diag *diag,
+		     struct policy_rules *ret) MUST_USE;
+/* The writable places, newline-separated. */
+int env_writable_text(const struct policy_rules *rules, char *ret, size_t size) MUST_USE;
+int env_policy_save(const struct policy_rules *rules, int *ret_fd) MUST_USE;
+int env_policy_load(int fd, struct policy_rules *ret) MUST_USE;
 
 /* ---- env_overlay.c ---- */
 /* host, mount, ...: what was laid over the base when the environment was made. */

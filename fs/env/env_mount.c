@@ -19,12 +19,10 @@ int env_mount_dir(struct env *e, char *ret, size_t size)
 	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
-int env_open_ovl(struct env *e, char *const *writable, struct session *se, bool resume,
+int env_open_ovl(struct env *e, const struct policy_rules *policy, struct session *se, bool resume,
 		 struct ovl **ret)
 {
-	struct ovl_opts oo = {.store = e->store,
-			      .layer = e->rec.open,
-			      .writable = (const char *const *)(uintptr_t)writable};
+	struct ovl_opts oo = {.store = e->store, .layer = e->rec.open, .policy = policy};
 
 	if (se) {
 		oo.notify = session_notify(se);
@@ -136,7 +134,7 @@ static int mount_up(struct env *e, struct diag *diag)
 		r = session_new(&m.se);
 	if (r < 0)
 		return diag_set(diag, r, "cannot make a session: %s", err_text(r));
-	r = env_open_ovl(e, e->writable, m.se, false, &m.ovl);
+	r = env_open_ovl(e, &e->policy, m.se, false, &m.ovl);
 	if (r < 0) {
 		session_stop(m.se);
 		return diag_set(diag, r, "cannot open the tree: %s", err_text(r));

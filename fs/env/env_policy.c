@@ -1,54 +1,21 @@
-/* Lists of paths: the places where changes are allowed. */
+/* What a mount allows: from what a client asks for, and as text for the fence around its commands. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "base/mp.h"
 #include "fs/env/env_internal.h"
-
-char **env_list_dup(char *const *list)
-{
-	size_t n = 0;
-	char **l;
-
-	while (list[n])
-		n++;
-	l = calloc(n + 1, sizeof(*l));
-	for (size_t i = 0; l && i < n; i++) {
-		l[i] = strdup(list[i]);
-		if (!l[i]) {
-			env_list_free(l);
-			return NULL;
-		}
-	}
-	return l;
-}
+#include "policy/policy.h"
 
 void env_list_free(char **list)
 {
 	for (size_t i = 0; list && list[i]; i++)
 		free(list[i]);
 	free(list);
-}
-
-static bool list_has(char *const *list, const char *s)
-{
-	for (; *list; list++)
-		if (!strcmp(*list, s))
-			return true;
-	return false;
-}
-
-/* As sets; NULL is "everywhere". */
-bool env_list_same(char *const *a, char *const *b)
-{
-	if (!a || !b)
-		return a == b;
-	for (size_t i = 0; a[i]; i++)
-		if (!list_has(b, a[i]))
-			return false;
-	for (size_t i = 0; b[i]; i++)
-		if (!list_has(a, b[i]))
-			return false;
-	return true;
 }
 
 bool env_path_clean(const char *path)
@@ -67,49 +34,116 @@ bool env_path_clean(const char *path)
 	return true;
 }
 
-int env_writable_parse(char *const *in, struct diag *diag, char ***ret)
-{
-	static const char *const agent[] = {"/workspace", "/tmp", "/var/tmp", "/home/user", NULL};
-	char *const *list = in ? in : (char *const *)(uintptr_t)agent;
-	size_t total = 0;
+/* ---- from a client ---- */
 
+static int from_places(char *const *list, struct diag *diag, struct policy_rules *ret)
+{
 	for (size_t i = 0; list[i]; i++) {
-		if (!strcmp(list[i], "/")) {
-			*ret = NULL;
-			return 0;
-		}
-		if (!env_path_clean(list[i]) || strchr(list[i], '\n'))
+		if (!strcmp(list[i], "/"))
+			return policy_rules_writable(NULL, diag, ret);
+		if (!env_path_clean(list[i]))
 			return diag_set(
 				diag, -EINVAL,
 				"\"%.200s\" is no writable place: use an absolute path without '.', "
 				"'..' or repeated slashes",
 				list[i]);
-		total += strlen(list[i]) + 1;
 	}
-	if (total >= 4096)
-		return diag_set(diag, -E2BIG, "too many writable places");
-	*ret = env_list_dup(list);
-	return *ret ? 0 : -ENOMEM;
+	return policy_rules_writable((const char *const *)(uintptr_t)list, diag, ret);
 }
 
-int env_writable_text(char *const *writable, char *ret, size_t size)
+int env_policy_parse(char *const *places, const struct ctl_bytes *rules, struct diag *diag,
+		     struct policy_rules *ret)
 {
-	size_t n = 0;
+	static const char *const agent[] = {"/workspace", "/tmp", "/var/tmp", "/home/user", NULL};
+	cleanup_policy_rules struct policy_rules got = {0};
+	struct policy *p = NULL;
+	char text[4096];
+	int r;
+
+	if (rules && rules->len)
+		r = policy_rules_decode(rules->data, rules->len, diag, &got);
+	else
+		r = from_places(places ? places : (char *const *)(uintptr_t)agent, diag, &got);
+	/* Everything that the mount will ask of them, while somebody listens. */
+	if (r == 0)
+		r = policy_new(&got, diag, &p);
+	policy_free(p);
+	if (r == 0)
+		r = env_writable_text(&got, text, sizeof(text));
+	if (r == -E2BIG)
+		return diag_set(diag, r, "too many writable places");
+	if (r == -EINVAL)
+		return diag_set(diag, r, "a writable place must not have a line break in its name");
+	if (r < 0)
+		return r;
+	*ret = got;
+	got = (struct policy_rules){0};
+	return 0;
+}
+
+struct text {
+	char *to;
+	size_t n, size;
+};
+
+static int add_place(void *arg, const char *path)
+{
+	struct text *t = arg;
+	size_t k = strlen(path);
+
+	if (strchr(path, '\n'))
+		return -EINVAL;
+	if (t->n + k + 2 > t->size)
+		return -E2BIG;
+	if (t->n)
+		t->to[t->n++] = '\n';
+	memcpy(t->to + t->n, path, k + 1);
+	t->n += k;
+	return 0;
+}
+
+int env_writable_text(const struct policy_rules *rules, char *ret, size_t size)
+{
+	struct text t = {.to = ret, .size = size};
+	struct policy *p;
+	int r = policy_new(rules, NULL, &p);
 
 	ret[0] = 0;
-	if (!writable) {
-		memcpy(ret, "/", 2);
-		return 0;
-	}
-	for (size_t i = 0; writable[i]; i++) {
-		size_t k = strlen(writable[i]);
+	if (r < 0)
+		return r;
+	r = policy_writable(p, add_place, &t);
+	policy_free(p);
+	return r;
+}
 
-		if (n + k + 2 > size)
-			return -E2BIG;
-		if (i)
-			ret[n++] = '\n';
-		memcpy(ret + n, writable[i], k + 1);
-		n += k;
-	}
-	return 0;
+/* ---- for the next daemon ---- */
+
+int env_policy_save(const struct policy_rules *rules, int *ret_fd)
+{
+	cleanup_fd int fd = memfd_create("rattan-policy", MFD_CLOEXEC);
+	cleanup_buf struct buf b = {0};
+	int r = fd < 0 ? ret_nerrno() : policy_rules_encode(rules, &b);
+
+	if (r == 0)
+		r = io_write_full(fd, b.data, b.len);
+	if (r == 0)
+		*ret_fd = steal_fd(&fd);
+	return r;
+}
+
+int env_policy_load(int fd, struct policy_rules *ret)
+{
+	cleanup_free uint8_t *bytes = NULL;
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return ret_nerrno();
+	if (st.st_size <= 0 || st.st_size > (off_t)MP_MAX_BYTES)
+		return -EBADMSG;
+	bytes = malloc((size_t)st.st_size);
+	if (!bytes)
+		return -ENOMEM;
+	if (io_pread_full(fd, bytes, (size_t)st.st_size, 0) != (ssize_t)st.st_size)
+		return -EBADMSG;
+	return policy_rules_decode(bytes, (size_t)st.st_size, NULL, ret);
 }

@@ -63,6 +63,7 @@ void env_keep_listen(struct env *e, int fd)
 
 void env_keep_mount_locked(struct env *e)
 {
+	cleanup_fd int policy = -1;
 	struct env_saved *s;
 	int r = 0;
 
@@ -72,12 +73,13 @@ void env_keep_mount_locked(struct env *e)
 	if (!s)
 		r = -ENOMEM;
 	if (r == 0)
-		r = env_writable_text(e->writable, s->writable, sizeof(s->writable));
+		r = env_policy_save(&e->policy, &policy);
+	if (r == 0)
+		r = keeper_keep(&e->link, KEEP_POLICY, 0, NULL, 0, policy);
 	if (r == 0) {
 		memcpy(s->dir, e->cur.dir, sizeof(s->dir));
 		s->generation = e->generation;
 		s->nmounts = e->nmounts;
-		s->has_writable = e->writable != NULL;
 		session_init_get(e->cur.se, &s->init);
 		r = s->init.resumable && !getenv("RATTAN_NO_RESEND")
 			    ? keeper_keep(&e->link, KEEP_MOUNT, 0, s, sizeof(*s), -1)
@@ -209,31 +211,17 @@ static int resume_users(struct env *e, struct keeper_link *kept)
 	return r;
 }
 
-/* One line each; "" is none, "/" everything. */
-static int resume_policy(struct env *e, const struct env_saved *s)
+/* Without it nothing is served: another policy could be a wider one. */
+static int resume_policy(struct env *e, struct keeper_link *kept)
 {
-	cleanup_free char *text = strndup(s->writable, sizeof(s->writable) - 1);
-	char **l;
-	size_t n = 0;
+	struct keeper_item *x = keeper_find(kept, KEEP_POLICY);
+	struct policy_rules got;
+	int r = x && x->fd >= 0 ? env_policy_load(x->fd, &got) : -EBADMSG;
 
-	if (!text)
-		return -ENOMEM;
-	env_list_free(e->writable);
-	e->writable = NULL;
-	if (!s->has_writable)
-		return 0;
-	l = calloc(strlen(text) + 2, sizeof(*l));
-	if (!l)
-		return -ENOMEM;
-	e->writable = l;
-	for (char *p = text, *end; *p; p = end) {
-		end = p + strcspn(p, "\n");
-		if (*end)
-			*end++ = 0;
-		l[n] = strdup(p);
-		if (!l[n++])
-			return -ENOMEM;
-	}
+	if (r < 0)
+		return r;
+	policy_rules_release(&e->policy);
+	e->policy = got;
 	return 0;
 }
 
@@ -305,7 +293,7 @@ int env_resume_locked(struct env *e, struct keeper_link *kept, struct diag *diag
 		return diag_set(diag, -EBADMSG, "the last rattan-fs left nothing to go on with");
 	memcpy(&saved, x->data, sizeof(saved));
 	e->nmounts = s->nmounts;
-	r = resume_policy(e, s);
+	r = resume_policy(e, kept);
 	if (r == 0)
 		r = resume_users(e, kept);
 	if (r < 0)
@@ -314,7 +302,7 @@ int env_resume_locked(struct env *e, struct keeper_link *kept, struct diag *diag
 	fuse_fd = take_mount(kept, s->dir);
 	r = session_new(&m.se);
 	if (r == 0)
-		r = env_open_ovl(e, e->writable, m.se, true, &m.ovl);
+		r = env_open_ovl(e, &e->policy, m.se, true, &m.ovl);
 	if (r < 0)
 		return diag_set(diag, r, "cannot open the tree with what was not flushed: %s",
 				err_text(r));

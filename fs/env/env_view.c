@@ -259,9 +259,11 @@ static int cat_from(struct ovl *o, const char *path, int fd, uint32_t *ret_mode)
 	return r;
 }
 
-static int cat_at(struct env *e, store_layer layer, const char *path, int fd, uint32_t *ret_mode)
+static int cat_at(struct env *e, store_layer layer, const struct policy_rules *policy,
+		  const char *path, int fd, uint32_t *ret_mode)
 {
-	struct ovl_opts oo = {.store = e->store, .layer = layer, .flags = OVL_RDONLY};
+	struct ovl_opts oo = {
+		.store = e->store, .layer = layer, .flags = OVL_RDONLY, .policy = policy};
 	struct ovl *o = NULL;
 	int r = ovl_open(&oo, &o), k;
 
@@ -275,6 +277,7 @@ static int cat_at(struct env *e, store_layer layer, const char *path, int fd, ui
 static int cat_any(struct env *e, const char *rev, const char *path, struct diag *diag, int fd,
 		   uint32_t *ret_mode)
 {
+	cleanup_policy_rules struct policy_rules policy = {0};
 	store_layer layer;
 	int r;
 
@@ -285,8 +288,11 @@ static int cat_any(struct env *e, const char *rev, const char *path, struct diag
 			return r < 0 ? r : cat_from(e->cur.ovl, path, fd, ret_mode);
 		}
 		r = env_resolve(e->store, e->rec.name, rev, diag, &layer);
+		/* What is closed now was not open before. */
+		if (r == 0)
+			r = policy_rules_copy(&e->policy, &policy);
 	}
-	return r < 0 ? r : cat_at(e, layer, path, fd, ret_mode);
+	return r < 0 ? r : cat_at(e, layer, &policy, path, fd, ret_mode);
 }
 
 int env_cat(struct env *e, const char *rev, const char *path, struct diag *diag, int *ret_fd,
@@ -338,5 +344,28 @@ int env_changes(struct env *e, uint64_t token, struct diag *diag, uint64_t *ret_
 	if (r == -ESTALE)
 		return diag_set(diag, r, "too much has changed since; look at everything again");
 	*ret_token = env_token_locked(e, n.changes);
+	return r;
+}
+
+/* ---- denials ---- */
+
+int env_denials(struct env *e, uint64_t token, struct diag *diag, uint64_t *ret_token,
+		uint64_t *ret_total, int (*fn)(void *arg, const struct ovl_denial *d), void *arg)
+{
+	uint64_t since = 0, total;
+	int r;
+
+	ENV_LOCK(e);
+	r = env_ensure_locked(e, diag);
+	if (r < 0)
+		return r;
+	if (token) {
+		since = (token & TOKEN_MASK) - 1;
+		if (token >> TOKEN_BITS != env_token_locked(e, 0) >> TOKEN_BITS)
+			return diag_set(diag, -ESTALE, "the token is of an earlier mount");
+	}
+	r = ovl_denials(e->cur.ovl, since, fn, arg, &total);
+	*ret_token = env_token_locked(e, total);
+	*ret_total = total > since ? total - since : 0;
 	return r;
 }

@@ -16,7 +16,12 @@ void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	/* The kernel keeps a listing until it is told; of names that come on the host nobody tells it. So we are
 	 * asked at each opening. (ENOSYS would save that, and keep all of them.) */
 	bool keep = !ovl_names_change(op_session(req)->ovl, ino);
+	int r = ovl_may_open(op_session(req)->ovl, ino, false);
 
+	if (r < 0) {
+		reply_status(req, r);
+		return;
+	}
 	fi->keep_cache = keep;
 	fi->cache_readdir = keep;
 	(void)fuse_reply_open(req, fi);

@@ -4,16 +4,26 @@
  * Files are not opened here: an OPEN is answered ENOSYS, after which the kernel sends neither OPEN
  * nor RELEASE, keeps its cache over closes, and tells us with FORGET when the last user has gone. For
  * the same reason there is no CREATE (the kernel then sends MKNOD) and no FLUSH: write() has
- * already returned the errors that a close could.
+ * already returned the errors that a close could. Only where the policy has to be asked (ovl_opens_matter)
+ * an OPEN is answered, and that is all that is done for it.
  */
+#include <fcntl.h>
+
 #include "fs/fuse/reply.h"
 #include "fs/fuse/session_internal.h"
 
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	(void)ino;
+	bool change = (fi->flags & O_ACCMODE) != O_RDONLY || fi->flags & O_TRUNC;
+	int r;
+
 	if (op_session(req)->no_open) {
 		reply_nosys(req);
+		return;
+	}
+	r = ovl_may_open(op_session(req)->ovl, ino, change);
+	if (r < 0) {
+		reply_status(req, r);
 		return;
 	}
 	fi->keep_cache = 1;

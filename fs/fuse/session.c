@@ -108,7 +108,7 @@ void op_init(void *session, struct fuse_conn_info *conn)
 	for (size_t i = 0; i < ARRAY_SIZE(caps); i++)
 		want(conn, caps[i].cap, caps[i].on);
 	want(conn, FUSE_CAP_WRITEBACK_CACHE, se->writeback);
-	se->no_open = conn->capable & FUSE_CAP_NO_OPEN_SUPPORT;
+	se->no_open = conn->capable & FUSE_CAP_NO_OPEN_SUPPORT && !ovl_opens_matter(se->ovl);
 	conn->max_write = SESSION_MAX_WRITE;
 	conn->max_background = BACKGROUND;
 	conn->congestion_threshold = BACKGROUND / 4 * 3;

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "fs/core/ovl_internal.h"
+#include "policy/rules.h"
 #include "tests/unit/core/ovl_fixture.h"
 
 static struct ovl_entry must_make(struct fx *f, store_ino dir, const char *name, mode_t mode)
@@ -612,6 +613,7 @@ static void test_paths(struct fx *f)
 static void test_policy(struct fx *f)
 {
 	static const char *const places[] = {"/workspace", "/home/user", NULL};
+	struct policy_rules rules;
 	struct ovl_cred c = fx_cred();
 	struct ovl_entry h, w, file, e;
 	struct ovl_attr a;
@@ -622,7 +624,9 @@ static void test_policy(struct fx *f)
 	    fx_make(f, "home/user/in", FX_FILE, 0644) < 0)
 		tap_fatal("make");
 	fx_umount(f);
-	f->opts.writable = places;
+	if (policy_rules_writable(places, NULL, &rules) < 0)
+		tap_fatal("rules");
+	f->opts.policy = &rules;
 	fx_mount(f);
 	eq_int(fx_make(f, "new", FX_FILE, 0644), -EACCES, "create outside");
 	eq_int(fx_make(f, "home/other/x", FX_DIR, 0755), -EACCES, "mkdir beside a place");
@@ -665,7 +669,8 @@ static void test_policy(struct fx *f)
 	fx_mount(f);
 	eq_int(ovl_write(f->o, e.ino, 0, "x", 1, false), 1, "by number: a file with two places");
 	fx_umount(f);
-	f->opts.writable = NULL;
+	f->opts.policy = NULL;
+	policy_rules_release(&rules);
 	f->opts.flags = OVL_RDONLY;
 	fx_mount(f);
 	eq_int(fx_make(f, "workspace/z", FX_FILE, 0644), -EROFS, "read-only: create");

@@ -321,6 +321,17 @@ int ovl_flush(struct ovl *o)
 	return atomic_load(&o->result);
 }
 
+bool ovl_opens_matter(const struct ovl *o)
+{
+	return atomic_load(&o->opens);
+}
+
+int ovl_may_open(struct ovl *o, store_ino ino, bool change)
+{
+	(void)ino;
+	return change && atomic_load(&o->opens) ? -EACCES : 0;
+}
+
 bool ovl_names_change(struct ovl *o, store_ino dir)
 {
 	(void)o;

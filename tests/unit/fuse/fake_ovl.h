@@ -19,7 +19,9 @@
 #define FAKE_SETUID (FAKE_FIRST + 7) /* "h" */
 
 struct ovl {
-	_Atomic int result;          /* set: what every changing call returns when negative */
+	_Atomic int result; /* set: what every changing call returns when negative */
+	_Atomic bool
+		opens; /* set, before the mount: the policy wants to see them; changes are refused */
 	_Atomic bool hold;           /* set: reads of "a", and every fsync, wait while true */
 	_Atomic bool hold_write;     /* set: the next write waits too */
 	_Atomic store_ino hold_attr; /* set: the next getattr of it waits too, with what it read */
