@@ -27,13 +27,14 @@ LAYERS = {
     "fs/": ["base/", "store/", "policy/", "fs/"],
     "stage3/": ["stage3/"],
     "runner/": ["base/", "runner/", "stage3/stage3_abi.h"],
-    "client/": ["base/", "client/", "runner/", "fs/ctl/ctl_client.h"],
-    "mcp/": ["base/", "client/", "runner/runner.h", "fs/ctl/ctl_client.h", "mcp/"],
-    "cli/": ["base/", "client/", "runner/", "fs/ctl/ctl_client.h", "mcp/serve.h", "cli/"],
+    "profile/": ["base/", "policy/", "profile/"],
+    "client/": ["base/", "policy/rules.h", "client/", "runner/", "fs/ctl/ctl_client.h"],
+    "mcp/": ["base/", "client/", "runner/runner.h", "fs/ctl/ctl_client.h", "profile/profile.h", "mcp/"],
+    "cli/": ["base/", "client/", "runner/", "fs/ctl/ctl_client.h", "mcp/serve.h", "policy/", "profile/", "cli/"],
 }
 # library headers -> the only folders that may include them
 PINNED = {"lmdb.h": ["store/"], "fuse3/": ["fs/fuse/"], "fuse_lowlevel.h": ["fs/fuse/"], "seccomp.h": ["runner/"],
-          "cjson/": ["mcp/", "cli/"], "pcre2.h": ["mcp/"], "zstd.h": ["store/"], "openssl/": ["store/", "fs/core/", "cli/", "fs/ctl/"],
+          "cjson/": ["mcp/", "cli/", "profile/"], "pcre2.h": ["mcp/"], "zstd.h": ["store/"], "openssl/": ["store/", "fs/core/", "cli/", "fs/ctl/"],
           "msgpack.h": ["base/"]}
 BANNED = r"\b(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|gmtime|localtime|alloca|system|popen|strerror|gets)\s*\("
 
@@ -50,7 +51,7 @@ def check(bad, what):
 
 
 def files(*globs):
-    return [p for g in globs for d in ("base", "policy", "store", "fs", "stage3", "runner", "client", "mcp", "cli")
+    return [p for g in globs for d in ("base", "policy", "store", "fs", "stage3", "runner", "client", "profile", "mcp", "cli")
             for p in sorted((SRC / d).rglob(g))]
 
 
