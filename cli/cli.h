@@ -15,7 +15,9 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "cli/config.h"
 #include "client/client.h"
+#include "client/hostdir.h"
 
 enum cli_exit {
 	CLI_OK = 0,
@@ -126,12 +128,14 @@ static inline void cli_env_release(struct cli_env *e)
 /* ---- directories of the host (hostdir.c) ---- */
 
 struct cli_dir {
-	char *host, *mount; /* owned; host is absolute and resolved */
+	struct hostdir dir;
+	char *mount; /* owned */
 	bool rw;
 };
 struct cli_dirs {
 	struct cli_dir *v;
 	size_t n;
+	const char *const *roots; /* the settings' bind_roots; lent */
 };
 void cli_dirs_release(struct cli_dirs *d);
 #define cleanup_dirs __attribute__((cleanup(cli_dirs_release)))
@@ -193,6 +197,7 @@ void cli_view_opts_release(struct cli_view_opts *o);
 	}
 
 struct cli_view {
+	struct cli_config config;
 	struct cli_dirs binds, overlays;
 	struct ctl_overlay *ov; /* of overlays, which own the strings */
 	const char **writable;  /* NULL-terminated, or NULL; the strings are the options' */

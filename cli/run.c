@@ -263,9 +263,11 @@ static int bind_all(const struct plan *p, struct client *c, struct diag *diag)
 {
 	int r = 0;
 
-	for (size_t i = 0; r >= 0 && i < p->view.binds.n; i++)
-		r = client_add_bind(c, p->view.binds.v[i].host, p->view.binds.v[i].mount,
-				    p->view.binds.v[i].rw, diag);
+	for (size_t i = 0; r >= 0 && i < p->view.binds.n; i++) {
+		const struct cli_dir *d = &p->view.binds.v[i];
+
+		r = client_add_bind(c, d->dir.fd, d->dir.path, d->mount, d->rw, diag);
+	}
 	return r;
 }
 

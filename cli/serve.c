@@ -55,13 +55,14 @@ static int serve(const struct args *a)
 	if (!binds)
 		return cli_fail(CLI_FAILED, "out of memory");
 	for (size_t i = 0; i < v.binds.n; i++)
-		binds[i] =
-			(struct mcp_bind){v.binds.v[i].host, v.binds.v[i].mount, v.binds.v[i].rw};
+		binds[i] = (struct mcp_bind){v.binds.v[i].dir.fd, v.binds.v[i].dir.path,
+					     v.binds.v[i].mount, v.binds.v[i].rw};
 	o.env = v.env;
 	o.overlays = v.ov;
 	o.noverlays = v.overlays.n;
 	o.binds = binds;
 	o.nbinds = v.binds.n;
+	o.bind_roots = v.binds.roots;
 	o.writable = v.writable;
 	return start(a, &o);
 }

@@ -10,6 +10,7 @@ void cli_view_release(struct cli_view *v)
 	cli_dirs_release(&v->overlays);
 	free(v->ov);
 	free(v->writable);
+	cli_config_release(&v->config);
 	*v = (struct cli_view){0};
 }
 
@@ -35,6 +36,7 @@ static int collect(const struct cli_view_opts *o, struct cli_view *v, struct dia
 {
 	int r = 0;
 
+	v->binds.roots = v->overlays.roots = (const char *const *)v->config.bind_roots;
 	if (o->overlay_cwd)
 		r = cli_dirs_add_cwd(&v->overlays, CLI_OVERLAY, diag);
 	if (o->bind_cwd)
@@ -56,16 +58,18 @@ int cli_view(const struct cli_view_opts *o, struct cli_view *v, struct diag *dia
 		return diag_set(diag, -EINVAL,
 				"--bind-cwd and --overlay-cwd exclude each other: the "
 				"directory is written through to, or it is not");
-	r = collect(o, v, diag);
+	r = cli_config_load(diag, &v->config);
+	if (r == 0)
+		r = collect(o, v, diag);
 	if (r < 0)
 		return r;
 	v->ov = calloc(v->overlays.n + 1, sizeof(*v->ov));
 	if (!v->ov)
 		return -ENOMEM;
 	for (size_t i = 0; i < v->overlays.n; i++)
-		v->ov[i] = (struct ctl_overlay){v->overlays.v[i].host, v->overlays.v[i].mount};
+		v->ov[i] = (struct ctl_overlay){v->overlays.v[i].dir.path, v->overlays.v[i].mount};
 	if (o->overlay_cwd || o->bind_cwd)
-		cli_env_name(o->overlay_cwd ? v->overlays.v[0].host : v->binds.v[0].host,
+		cli_env_name(o->overlay_cwd ? v->overlays.v[0].dir.path : v->binds.v[0].dir.path,
 			     o->bind_cwd, v->name);
 	v->env = o->env ? o->env : *v->name ? v->name : NULL;
 	return cli_writable(&o->writable, &v->writable);

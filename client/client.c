@@ -211,7 +211,7 @@ const char *client_env(const struct client *c)
 
 /* ---- binds ---- */
 
-static int bind_one(struct ctl *ctl, const struct bind *b, struct diag *diag)
+static int bind_again(struct ctl *ctl, const struct bind *b, struct diag *diag)
 {
 	struct diag d = {0};
 	int r;
@@ -238,7 +238,7 @@ static int bind_all(struct client *c, struct diag *diag)
 		return 0;
 	r = ctl_open(&c->opts, diag, &ctl);
 	for (i = 0; r == 0 && i < c->nbinds; i++)
-		r = bind_one(ctl, &c->binds[i], diag);
+		r = bind_again(ctl, &c->binds[i], diag);
 	if (r < 0)
 		return r;
 	ctl_close(c->bind_ctl);
@@ -246,14 +246,12 @@ static int bind_all(struct client *c, struct diag *diag)
 	return 0;
 }
 
-static int bind_new(const char *host, const char *mount, bool rw, struct diag *diag,
-		    struct bind *ret)
+static int bind_new(int host_fd, const char *host, const char *mount, bool rw, struct bind *ret)
 {
-	struct bind b = {.host_fd = -1, .rw = rw};
+	struct bind b = {.host_fd = fcntl(host_fd, F_DUPFD_CLOEXEC, 3), .rw = rw};
 
-	b.host_fd = open(host, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (b.host_fd < 0)
-		return diag_set(diag, ret_nerrno(), "%s: %s", host, err_text(errno));
+		return ret_nerrno();
 	b.host = strdup(host);
 	b.mount = strdup(mount);
 	if (!b.host || !b.mount) {
@@ -430,18 +428,18 @@ static int bind_now(struct client *c, bool connected, const struct bind *b, stru
 		return bind_append(c, b);
 	r = bind_all(c, diag);
 	if (r == 0)
-		r = bind_one(c->bind_ctl, b, diag);
+		r = ctl_bind(c->bind_ctl, b->host_fd, b->host, b->mount, b->rw, diag);
 	return r < 0 ? r : bind_append(c, b);
 }
 
-int client_add_bind(struct client *c, const char *host, const char *mount, bool rw,
+int client_add_bind(struct client *c, int host_fd, const char *host, const char *mount, bool rw,
 		    struct diag *diag)
 {
 	struct bind b;
 	bool connected;
 	int r;
 
-	r = bind_new(host, mount, rw, diag, &b);
+	r = bind_new(host_fd, host, mount, rw, &b);
 	if (r < 0)
 		return r;
 	(void)pthread_mutex_lock(&c->bind_lock);
@@ -452,6 +450,28 @@ int client_add_bind(struct client *c, const char *host, const char *mount, bool 
 	(void)pthread_mutex_unlock(&c->bind_lock);
 	if (r < 0)
 		bind_release(&b);
+	return r;
+}
+
+int client_remove_bind(struct client *c, const char *mount, struct diag *diag)
+{
+	size_t i = 0;
+	int r = 0;
+
+	(void)pthread_mutex_lock(&c->bind_lock);
+	while (i < c->nbinds && strcmp(c->binds[i].mount, mount) != 0)
+		i++;
+	if (i == c->nbinds)
+		r = diag_set(diag, -ENOENT, "nothing is bound at %s", mount);
+	/* What the daemon does not know any more, having been replaced, is not bound. */
+	else if (c->bind_ctl && ctl_alive(c->bind_ctl))
+		r = ctl_unbind(c->bind_ctl, mount, diag);
+	if (i < c->nbinds && (r == 0 || r == -ENOENT || r == -EPIPE)) {
+		bind_release(&c->binds[i]);
+		memmove(&c->binds[i], &c->binds[i + 1], (--c->nbinds - i) * sizeof(*c->binds));
+		r = 0;
+	}
+	(void)pthread_mutex_unlock(&c->bind_lock);
 	return r;
 }
 

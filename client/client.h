@@ -26,9 +26,11 @@ int client_ctl_get(struct client *c, struct diag *diag, struct ctl **ret) MUST_U
 void client_ctl_put(struct client *c, struct ctl *ctl, bool broken);
 
 /* A directory that is bound into the tree while @c lives, again whenever the daemon was replaced; see
- * ctl_bind. */
-int client_add_bind(struct client *c, const char *host, const char *mount, bool rw,
+ * ctl_bind. @host_fd (O_PATH, lent) is what is bound; @host is its path. */
+int client_add_bind(struct client *c, int host_fd, const char *host, const char *mount, bool rw,
 		    struct diag *diag) MUST_USE;
+/* -ENOENT: @c has bound nothing there. */
+int client_remove_bind(struct client *c, const char *mount, struct diag *diag) MUST_USE;
 
 /* The mounted root for file tools, of the current generation; release with ctl_attach_release. */
 int client_attach(struct client *c, struct diag *diag, struct ctl_attach *ret) MUST_USE;

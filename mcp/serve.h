@@ -16,6 +16,7 @@
 #include "fs/ctl/ctl_client.h"
 
 struct mcp_bind {
+	int fd; /* of the directory, O_PATH */
 	const char *host, *mount;
 	bool rw;
 };
@@ -28,8 +29,9 @@ struct mcp_serve_opts {
 	size_t noverlays;
 	const struct mcp_bind *binds;
 	size_t nbinds;
-	const char *const *writable; /* NULL: the agent default */
-	bool keep;                   /* leave uncommitted changes at the end */
+	const char *const *bind_roots; /* the user's, for bind_host_dir; NULL-terminated, or NULL */
+	const char *const *writable;   /* NULL: the agent default */
+	bool keep;                     /* leave uncommitted changes at the end */
 	bool no_checkpoints;
 	bool no_exec_workspace;
 	const char *tool_prefix; /* NULL: "rattan_" */

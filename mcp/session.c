@@ -144,7 +144,8 @@ static int make_client(struct mcp_session *s, const char *name, struct diag *dia
 	if (r)
 		return r;
 	for (size_t i = 0; own && i < o->nbinds; i++) {
-		r = client_add_bind(c, o->binds[i].host, o->binds[i].mount, o->binds[i].rw, diag);
+		r = client_add_bind(c, o->binds[i].fd, o->binds[i].host, o->binds[i].mount,
+				    o->binds[i].rw, diag);
 		if (r) {
 			client_free(c);
 			return r;

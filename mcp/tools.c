@@ -27,5 +27,7 @@ const struct mcp_tool *const mcp_tools[] = {
 	&tool_env_rollback,
 	&tool_env_reset,
 	&tool_env_discard,
+	&tool_bind_host_dir,
+	&tool_unbind_host_dir,
 };
 const size_t mcp_tools_count = ARRAY_SIZE(mcp_tools);

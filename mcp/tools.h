@@ -22,6 +22,8 @@ extern const struct mcp_tool tool_env_snapshot_list;
 extern const struct mcp_tool tool_env_rollback;
 extern const struct mcp_tool tool_env_reset;
 extern const struct mcp_tool tool_env_discard;
+extern const struct mcp_tool tool_bind_host_dir;
+extern const struct mcp_tool tool_unbind_host_dir;
 
 /* Status line, output and notes of a job as the answer. */
 int shell_answer(struct job *j, const struct changes *ch, size_t max,

@@ -2,6 +2,8 @@
 set -u
 umask 022
 here=$PWD
+# The working directory is not below HOME: its user has listed it.
+mkdir -p "$XDG_CONFIG_HOME/rattan" && printf '{"bind_roots": ["%s"]}\n' "$here" > "$XDG_CONFIG_HOME/rattan/config.json"
 
 fail() {
 	echo "FAIL: $*"

@@ -118,9 +118,9 @@ static const char *spec(const char *below, const char *mount)
 
 static int both(const char *bind, const char *overlay)
 {
-	struct cli_dir b = {.host = (char[]){"/h"}, .mount = (char *)(uintptr_t)bind},
-		       o = {.host = (char[]){"/p"}, .mount = (char *)(uintptr_t)overlay};
-	const struct cli_dirs binds = {&b, 1}, overlays = {&o, 1};
+	struct cli_dir b = {.dir = {-1, (char[]){"/h"}}, .mount = (char *)(uintptr_t)bind},
+		       o = {.dir = {-1, (char[]){"/p"}}, .mount = (char *)(uintptr_t)overlay};
+	const struct cli_dirs binds = {&b, 1, NULL}, overlays = {&o, 1, NULL};
 	struct diag diag = {0};
 
 	return cli_dirs_check(&binds, &overlays, &diag);
@@ -140,7 +140,7 @@ static void directories(void)
 	cleanup_dirs struct cli_dirs d = {0};
 	struct diag diag = {0};
 
-	ok(refused(CLI_BIND, "/=/workspace", "/ is not bound"), "/");
+	ok(refused(CLI_BIND, "/=/workspace", "/ is not opened"), "/");
 	ok(refused(CLI_OVERLAY, "/etc=/workspace", "system directory"), "/etc");
 	ok(refused(CLI_BIND, "/usr/share=/workspace", "system directory"), "below /usr");
 	ok(refused(CLI_BIND, "/tmp=/workspace", "system directory"), "/tmp itself");
@@ -150,6 +150,15 @@ static void directories(void)
 	ok(refused(CLI_OVERLAY, spec("/home/p", "/home"), "below /home"), "over all homes");
 	ok(refused(CLI_BIND, spec("/home/.ssh", "/workspace"), "hidden"), "a hidden tree");
 	ok(refused(CLI_BIND, spec("/home/.ssh/deep", "/workspace"), "hidden"), "below one");
+	ok(refused(CLI_BIND, spec("/other", "/workspace"), "outside your home"), "not below home");
+	ok(refused(CLI_OVERLAY, spec("/other", "/workspace"), "outside your home"),
+	   "nor copy-on-write");
+	ok(refused(CLI_OVERLAY, spec("/home/.ssh", "/workspace"), "hidden"),
+	   "a hidden tree, copy-on-write");
+	ok(refused(CLI_BIND, spec("/home/p/.env.d/x", "/workspace"), "hidden"),
+	   "hidden at any depth");
+	ok(refused(CLI_BIND, spec("/home/p/out", "/workspace"), "outside your home"),
+	   "a link out of home");
 	ok(refused(CLI_BIND, spec("/data/rattan", "/workspace"), "rattan's own data"),
 	   "the data directory");
 	ok(refused(CLI_BIND, spec("/data", "/workspace"), "rattan's own data"),
@@ -170,7 +179,7 @@ static void directories(void)
 		   !strcmp(d.v[0].mount, "/workspace/p"),
 	   "a project, read-only");
 	ok(!cli_dirs_add(&d, CLI_BIND, spec("/home/a=b", "/mnt"), &diag) && d.v[1].rw &&
-		   !strcmp(strrchr(d.v[1].host, '/'), "/a=b"),
+		   !strcmp(strrchr(d.v[1].dir.path, '/'), "/a=b"),
 	   "= in a name");
 	ok(!chdir(top) && !chdir("home/.ssh") && !cli_dirs_add_cwd(&d, CLI_OVERLAY, &diag),
 	   "a hidden cwd is its user's choice");
@@ -178,11 +187,81 @@ static void directories(void)
 	   "home as cwd is not");
 }
 
+/* What the settings list. */
+static void listed(void)
+{
+	cleanup_dirs struct cli_dirs d = {0};
+	char root[PATH_MAX + 16], home[PATH_MAX + 16];
+	const char *roots[] = {root, "/usr", home, NULL};
+	struct diag diag = {0};
+
+	(void)snprintf(root, sizeof(root), "%s/other", top);
+	(void)snprintf(home, sizeof(home), "%s", top);
+	d.roots = roots;
+	eq_int(cli_dirs_add(&d, CLI_BIND, spec("/other/deep", "/mnt/a"), &diag), 0,
+	       "below a listed root: %s", diag.text);
+	eq_int(cli_dirs_add(&d, CLI_BIND, spec("/other", "/mnt/b"), &diag), 0, "the root itself");
+	eq_int(cli_dirs_add(&d, CLI_BIND, spec("/other/.hid/x", "/mnt/c"), &diag), -EINVAL,
+	       "not what is hidden there");
+	eq_int(cli_dirs_add(&d, CLI_BIND, "/usr/share=/mnt/d", &diag), -EINVAL,
+	       "a system directory stays one");
+	eq_int(cli_dirs_add(&d, CLI_BIND, spec("/home", "/mnt/e"), &diag), -EINVAL,
+	       "and home stays closed as a whole");
+}
+
+static struct cli_config config;
+
+static int load(const char *text, mode_t mode, struct diag *diag)
+{
+	char path[PATH_MAX + 64];
+	FILE *f;
+	int r;
+
+	(void)snprintf(path, sizeof(path), "%s/conf/rattan/config.json", top);
+	f = fopen(path, "we");
+	if (!f)
+		tap_fatal("%s", path);
+	fputs(text, f);
+	(void)fclose(f);
+	(void)chmod(path, mode);
+	cli_config_release(&config);
+	*diag = (struct diag){0};
+	r = cli_config_load(diag, &config);
+	printf("# %s\n", diag->text);
+	return r;
+}
+
+static void settings(void)
+{
+	struct diag d;
+
+	eq_int(load("{\"bind_roots\":[\"/srv/x/\"],\"runtime\":[\"/opt/r\"],"
+		    "\"landlock_only\":true}",
+		    0600, &d),
+	       0, "all keys");
+	ok(config.bind_roots && !strcmp(config.bind_roots[0], "/srv/x") && !config.bind_roots[1],
+	   "a path is cleaned");
+	ok(config.runtime && config.landlock_only, "the others");
+	eq_int(load("{\"bind_root\":[]}", 0600, &d), -EINVAL, "an unknown key");
+	ok(strstr(d.text, "bind_root") && strstr(d.text, "config.json"), "is named with its file");
+	eq_int(load("{\"bind_roots\":[\"rel\"]}", 0600, &d), -EINVAL, "a relative path");
+	ok(strstr(d.text, "bind_roots[0]") != NULL, "is named");
+	eq_int(load("{\"bind_roots\":[\"/\"]}", 0600, &d), -EINVAL, "/ is too much");
+	eq_int(load("{\"bind_roots\":\"/srv\"}", 0600, &d), -EINVAL, "no list");
+	eq_int(load("{", 0600, &d), -EINVAL, "not JSON");
+	eq_int(load("{}", 0622, &d), -EINVAL, "others could write it");
+	eq_int(load("{}", 0644, &d), 0, "others can read it");
+	cli_config_release(&config);
+}
+
 static void tree(void)
 {
-	static const char *const dirs[] = {"home",        "home/.ssh",     "home/.ssh/deep",
-					   "home/p",      "home/a=b",      "data",
-					   "data/rattan", "data/rattan/x", "run"};
+	static const char *const dirs[] = {
+		"home",     "home/.ssh",   "home/.ssh/deep", "home/p",
+		"home/a=b", "data",        "home/p/.env.d",  "home/p/.env.d/x",
+		"other",    "other/deep",  "other/.hid",     "other/.hid/x",
+		"conf",     "conf/rattan", "data/rattan",    "data/rattan/x",
+		"run"};
 	char path[PATH_MAX + 16];
 
 	(void)snprintf(top, sizeof(top), "/var/tmp/rattan-cli-XXXXXX");
@@ -191,11 +270,14 @@ static void tree(void)
 	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
 		if (mkdir(dirs[i], 0700) < 0)
 			tap_fatal("mkdir");
-	if (symlink("home", "link") < 0 || mknod("file", S_IFREG | 0600, 0) < 0)
+	if (symlink("home", "link") < 0 || symlink("../../other", "home/p/out") < 0 ||
+	    mknod("file", S_IFREG | 0600, 0) < 0)
 		tap_fatal("tree");
 	(void)snprintf(path, sizeof(path), "%s/home", top);
 	(void)setenv("HOME", path, 1);
 	(void)unsetenv("RATTAN_DATA_DIR");
+	(void)snprintf(path, sizeof(path), "%s/conf", top);
+	(void)setenv("XDG_CONFIG_HOME", path, 1);
 	(void)snprintf(path, sizeof(path), "%s/data", top);
 	(void)setenv("XDG_DATA_HOME", path, 1);
 	(void)snprintf(path, sizeof(path), "%s/run", top);
@@ -209,6 +291,8 @@ int main(void)
 	names();
 	tree();
 	directories();
+	listed();
+	settings();
 	together();
 	if (chdir("/") < 0 || (!fork() && execlp("rm", "rm", "-rf", "--", top, (char *)NULL)))
 		return 1;

@@ -173,26 +173,34 @@ static void test_binds(struct client *c)
 {
 	struct diag d = {{0}};
 	const char *out;
-	int code;
+	int code, fd = open(host_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-	eq_int(client_add_bind(c, "/no/such", "/workspace/b", false, &d), -ENOENT,
-	       "a directory that is not there");
-	d.text[0] = '\0';
-	eq_int(client_add_bind(c, host_dir, "/workspace/b", false, &d), 0, "one that is: %s",
+	eq_int(client_add_bind(c, -1, "/no/such", "/workspace/b", false, &d), -EBADF,
+	       "a directory that is not open");
+	eq_int(client_add_bind(c, fd, host_dir, "/workspace/b", false, &d), 0, "one that is: %s",
 	       d.text);
 	out = sh(c, "cat b/host-file", &code);
 	eq_str(out, "host\n", "is seen by commands");
 	(void)sh(c, "echo x > b/new", &code);
 	eq_int(code, 1, "and not written to");
-	eq_int(client_add_bind(c, host_dir, "/data/b", true, &d), 0, "one to write to: %s", d.text);
+	eq_int(client_add_bind(c, fd, host_dir, "/data/b", true, &d), 0, "one to write to: %s",
+	       d.text);
 	(void)sh(c, "echo y > /data/b/new && rm /data/b/new", &code);
 	eq_int(code, 0, "also where nothing else is writable");
 	(void)sh(c, "echo z > /data/z", &code);
 	eq_int(code, 1, "but not beside it");
+	d.text[0] = '\0';
+	eq_int(client_remove_bind(c, "/data/b", &d), 0, "it is given up: %s", d.text);
+	(void)sh(c, "test -e /data/b/host-file", &code);
+	eq_int(code, 1, "and gone");
+	eq_int(client_remove_bind(c, "/data/b", &d), -ENOENT, "once");
+	out = sh(c, "cat b/host-file", &code);
+	eq_str(out, "host\n", "the other one is still there");
 	(void)kill(daemon_pid(c), SIGKILL);
 	(void)usleep(300000);
 	out = sh(c, "cat b/host-file", &code);
 	eq_str(out, "host\n", "it is there again with a new daemon");
+	(void)close(fd);
 }
 
 static void *many(void *arg)

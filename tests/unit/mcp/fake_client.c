@@ -77,10 +77,17 @@ void client_ctl_put(struct client *c, struct ctl *ctl, bool broken)
 	free(ctl);
 }
 
-int client_add_bind(struct client *c, const char *host, const char *mount, bool rw,
+int client_remove_bind(struct client *c, const char *mount, struct diag *diag)
+{
+	(void)c;
+	return diag_set(diag, -ENOENT, "nothing is bound at %s", mount);
+}
+
+int client_add_bind(struct client *c, int host_fd, const char *host, const char *mount, bool rw,
 		    struct diag *diag)
 {
 	(void)c;
+	(void)host_fd;
 	(void)host;
 	(void)mount;
 	(void)rw;
@@ -98,6 +105,11 @@ int client_attach(struct client *c, struct diag *diag, struct ctl_attach *ret)
 void ctl_attach_release(struct ctl_attach *a)
 {
 	(void)a;
+}
+
+int ctl_runtime_dir(char **ret)
+{
+	return ctl_data_dir(ret);
 }
 
 int ctl_data_dir(char **ret)

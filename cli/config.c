@@ -1,0 +1,161 @@
+#include "cli/config.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "profile/field.h"
+#include "profile/place.h"
+
+#define CONFIG_MAX (1u << 20)
+#define LIST_MAX   256
+
+static void list_free(char **v)
+{
+	for (size_t i = 0; v && v[i]; i++)
+		free(v[i]);
+	free(v);
+}
+
+void cli_config_release(struct cli_config *c)
+{
+	list_free(c->bind_roots);
+	list_free(c->runtime);
+	*c = (struct cli_config){0};
+}
+
+/* -ENOENT: there is no place for one. */
+static int config_path(char **ret)
+{
+	const char *dir = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+	int n = -1;
+
+	if (dir && *dir == '/')
+		n = asprintf(ret, "%s/rattan/config.json", dir);
+	else if (home && *home == '/')
+		n = asprintf(ret, "%s/.config/rattan/config.json", home);
+	else
+		return -ENOENT;
+	return n < 0 ? -ENOMEM : 0;
+}
+
+/* Absolute paths, without links being looked at. */
+static int take_paths(const struct field *f, const char *name, char ***ret)
+{
+	struct field list, item;
+	unsigned n = 0;
+	int r = field_array(f, name, &list);
+	char **v;
+
+	if (r <= 0)
+		return r;
+	if (cJSON_GetArraySize(list.o) > LIST_MAX)
+		return field_fail(&list, "has more than %d paths", LIST_MAX);
+	v = calloc((size_t)cJSON_GetArraySize(list.o) + 1, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	*ret = v;
+	for (const cJSON *o = list.o->child; o; o = o->next) {
+		field_item(&list, n, o, &item);
+		if (!cJSON_IsString(o))
+			return field_fail(&item, "must be a text");
+		r = place_parse(&item, o->valuestring, &v[n]);
+		if (r < 0)
+			return r;
+		if (!strcmp(v[n], "/"))
+			return field_fail(&item, "/ is not opened as a whole: name what is needed");
+		n++;
+	}
+	return 0;
+}
+
+static int read_keys(const struct field *f, struct cli_config *c)
+{
+	static const char *const keys[] = {"bind_roots", "runtime", "landlock_only", NULL};
+	int r = field_check(f, keys);
+
+	if (r == 0)
+		r = take_paths(f, "bind_roots", &c->bind_roots);
+	if (r >= 0)
+		r = take_paths(f, "runtime", &c->runtime);
+	if (r >= 0)
+		r = field_bool(f, "landlock_only", &c->landlock_only);
+	return r < 0 ? r : 0;
+}
+
+static int check_owner(int fd, const char *path, struct diag *diag)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return ret_nerrno();
+	if ((st.st_uid != getuid() && st.st_uid != 0) || st.st_mode & (S_IWOTH | S_IWGRP))
+		return diag_set(diag, -EINVAL,
+				"%s could be written by others, who would decide what is opened; "
+				"make it yours alone: chmod go-w",
+				path);
+	return 0;
+}
+
+static int read_file(const char *path, struct diag *diag, struct buf *ret)
+{
+	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	char block[65536];
+	ssize_t n;
+	int r;
+
+	if (fd < 0)
+		return errno == ENOENT || errno == ENOTDIR
+			       ? -ENOENT
+			       : diag_set(diag, -EINVAL, "%s: %s", path, err_text(errno));
+	r = check_owner(fd, path, diag);
+	ret->max = CONFIG_MAX;
+	while (r == 0 && (n = io_read_full(fd, block, sizeof(block))) != 0)
+		r = n < 0 ? (int)n : buf_put(ret, block, (size_t)n);
+	return r < 0 ? diag_set(diag, -EINVAL, "%s: %s", path,
+				r == -E2BIG ? "is larger than 1 MiB" : err_text(r))
+		     : 0;
+}
+
+static int parse(const char *path, const struct buf *b, struct diag *diag, struct cli_config *c)
+{
+	struct diag d = {0};
+	struct field f = {.diag = &d};
+	cJSON *o = b->len ? cJSON_ParseWithLength((const char *)b->data, b->len) : NULL;
+	int r;
+
+	if (!o)
+		return diag_set(diag, -EINVAL, "%s is not JSON", path);
+	f.o = o;
+	r = read_keys(&f, c);
+	cJSON_Delete(o);
+	return r == -EINVAL ? diag_set(diag, r, "%s: %s", path, d.text) : r;
+}
+
+int cli_config_load(struct diag *diag, struct cli_config *ret)
+{
+	cleanup_free char *path = NULL;
+	cleanup_buf struct buf b = {0};
+	struct cli_config c = {0};
+	int r = config_path(&path);
+
+	if (r == 0)
+		r = read_file(path, diag, &b);
+	if (r == 0)
+		r = parse(path, &b, diag, &c);
+	if (r == -ENOENT)
+		r = 0;
+	if (r < 0) {
+		cli_config_release(&c);
+		return r;
+	}
+	*ret = c;
+	return 0;
+}
