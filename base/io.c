@@ -1,6 +1,7 @@
 #include "base/io.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -198,6 +199,15 @@ int io_std_open(void)
 			return ret_nerrno();
 	}
 	return 0;
+}
+
+int io_only(int fd)
+{
+	if (unshare(CLONE_FILES) < 0)
+		return ret_nerrno();
+	if (fd > 0 && close_range(0, (unsigned)fd - 1, 0) < 0)
+		return ret_nerrno();
+	return close_range((unsigned)fd + 1, ~0u, 0) < 0 ? ret_nerrno() : 0;
 }
 
 long long io_now_ms(void)

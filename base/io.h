@@ -32,4 +32,8 @@ int io_mkdir_p(const char *path, mode_t mode) MUST_USE;
  * opened next would take the number, and a command's standard stream would be a socket of ours (R3). */
 int io_std_open(void) MUST_USE;
 
+/* From here on this thread has a descriptor table of its own, with nothing in it but @fd: when the process dies,
+ * what the others had open closes, whatever this thread waits for. */
+int io_only(int fd) MUST_USE;
+
 long long io_now_ms(void); /* CLOCK_MONOTONIC */

@@ -17,6 +17,7 @@
 #define TERM_GRACE_MS 2000
 #define LAST_MS       1000 /* from the kill of init to the kill of bwrap */
 #define GONE_MS       10000
+#define TREE_MS       200 /* from the end of the tree's keeper to the forced one of its mount */
 
 static void close_fd(int *fd)
 {
@@ -57,8 +58,18 @@ static void kill_hard(struct run *r)
 static void kill_untied(struct run *r)
 {
 	r->tree_gone = true;
+	r->tree_at = io_now_ms() + TREE_MS;
 	close_fd(&r->tie_fd);
 	kill_hard(r);
+}
+
+/* A process that waits in the kernel for the mount's answer is not ended by a signal, and its server may be
+ * unable to let go of it (fs/env/heal.h). The daemon had time to write what mappings hold. */
+static void end_tree(struct run *r)
+{
+	r->tree_at = 0;
+	if (r->spawn.userns_fd >= 0 && r->spawn.mntns_fd >= 0)
+		spawn_abort_tree(r->spawn.userns_fd, r->spawn.mntns_fd, r->root);
 }
 
 static void end_gently(struct run *r, unsigned grace_ms)
@@ -91,6 +102,8 @@ static void check_clock(struct run *r)
 	}
 	if (r->kill_at && now >= r->kill_at)
 		kill_hard(r);
+	if (r->tree_at && now >= r->tree_at)
+		end_tree(r);
 	if (r->last_at && now >= r->last_at) {
 		kill_bwrap(r);
 		if (r->cgroup)
@@ -101,7 +114,7 @@ static void check_clock(struct run *r)
 
 static int clock_timeout(const struct run *r)
 {
-	const long long at[] = {r->deadline, r->last_at ? 0 : r->kill_at, r->last_at};
+	const long long at[] = {r->deadline, r->last_at ? 0 : r->kill_at, r->last_at, r->tree_at};
 	long long first = 0, left;
 	size_t i;
 
@@ -419,6 +432,8 @@ static void wait_gone(struct run *r)
 	while (p.fd >= 0 && poll(&p, 1, 0) == 0 && io_now_ms() < end) {
 		(void)syscall(SYS_pidfd_send_signal, r->init_fd, SIGKILL, NULL, 0);
 		(void)poll(&p, 1, 100);
+		if (r->tree_at && io_now_ms() >= r->tree_at)
+			end_tree(r);
 	}
 	if (r->cgroup && r->init_fd < 0)
 		cgroup_kill(r->cgroup);
@@ -447,8 +462,6 @@ static void close_child_ends(struct run *r)
 
 	for (i = 0; i < STAGE3_FD_COUNT; i++)
 		close_fd(&r->spawn.fd[i]);
-	close_fd(&r->spawn.userns_fd);
-	close_fd(&r->spawn.mntns_fd);
 }
 
 static int start(struct run *r)
@@ -496,6 +509,8 @@ void *run_thread(void *arg)
 			(void)tcsetattr(r->tty_fd, TCSADRAIN, &r->termios);
 		run_result_fill(r, &result);
 	}
+	close_fd(&r->spawn.userns_fd);
+	close_fd(&r->spawn.mntns_fd);
 	(void)pthread_mutex_lock(&r->lock);
 	r->spawn_error = e;
 	r->result = result;

@@ -207,6 +207,9 @@ static int set_namespaces(struct run *r, const struct run_spec *s)
 	}
 	if (s->userns_fd < 0)
 		return 0;
+	r->root = strdup(s->root);
+	if (!r->root)
+		return -ENOMEM;
 	r->spawn.userns_fd = dup_fd(s->userns_fd);
 	if (r->spawn.userns_fd < 0)
 		return r->spawn.userns_fd;
@@ -518,5 +521,6 @@ void run_free(struct run *r)
 	(void)pthread_cond_destroy(&r->cond);
 	(void)pthread_mutex_destroy(&r->lock);
 	free(r->bwrap);
+	free(r->root);
 	free(r);
 }

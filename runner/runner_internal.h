@@ -29,7 +29,8 @@ enum run_seen {
 struct run {
 	/* set before the thread starts; constant */
 	char *bwrap;
-	struct spawn spawn;
+	struct spawn spawn; /* its namespaces stay open while the command runs */
+	char *root;
 	char *argv[6];
 	struct cgroup *cgroup;
 	bool passthrough, merged, shell, tty;
@@ -42,6 +43,7 @@ struct run {
 	/* the thread's alone until done */
 	int out_fd[2], err_fd, status_fd, in_fd, init_fd, tie_fd;
 	bool tree_gone;
+	long long tree_at; /* when its mount is ended by force; 0: not set */
 	pid_t pid;
 	unsigned seen; /* enum run_seen */
 	struct stage3_msg ready, failed;

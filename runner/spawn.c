@@ -4,9 +4,11 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define FD_ABOVE   64          /* above all targets */
@@ -153,4 +155,18 @@ pid_t spawn_bwrap(const struct spawn *s)
 	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
 	(void)munmap(stack, STACK_SIZE);
 	return pid;
+}
+
+void spawn_abort_tree(int userns_fd, int mntns_fd, const char *root)
+{
+	/* Not fork(): a thread that a sanitizer starts in the child would forbid setns(2). */
+	pid_t pid = _Fork();
+
+	if (pid == 0) {
+		if (setns(userns_fd, CLONE_NEWUSER) == 0 && setns(mntns_fd, CLONE_NEWNS) == 0)
+			(void)umount2(root, MNT_FORCE | UMOUNT_NOFOLLOW);
+		_exit(0);
+	}
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
 }

@@ -24,6 +24,7 @@
 #include "fs/ctl/ctl_server.h"
 #include "fs/env/daemon_internal.h"
 #include "fs/env/env.h"
+#include "fs/env/heal.h"
 #include "fs/env/pulse.h"
 #include "fs/fuse/mount.h"
 
@@ -399,6 +400,16 @@ static int take_fd(struct keeper_link *k, enum keeper_kind kind)
 	return fd;
 }
 
+/* No core file with file contents in it; a limit of one byte is also no program to which it would be given (core(5)).
+ * Nor a look into this process by others of our user id: from within a namespace of ours nobody can, and who owns it
+ * may have to enter it (fs/env/heal.h). */
+static void no_core(bool own_ns)
+{
+	(void)setrlimit(RLIMIT_CORE, &(struct rlimit){.rlim_cur = 1, .rlim_max = 1});
+	if (!own_ns)
+		(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+}
+
 /* @kept: this process's copy of what the keeper holds. @again: it holds a dead daemon's mount. */
 static int be_daemon(const struct keeping *kp, struct keeper_link *kept, int sock, int pulse,
 		     bool again, int ready_fd)
@@ -412,9 +423,7 @@ static int be_daemon(const struct keeping *kp, struct keeper_link *kept, int soc
 
 	if (r < 0)
 		return daemon_tell(&ready_fd, r, NULL, NULL, 0);
-	/* No core file with file contents in it, and no look into this process by others of our user
-	 * id; its own /proc/self stays open to it. */
-	(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	no_core(kp->state.own_ns);
 	r = pulse_start(pulse);
 	if (r < 0)
 		log_warn("the keeper will see this process's end late: %s", err_text(r));
@@ -488,7 +497,7 @@ static int keep(struct keeping *kp, pid_t pid, int pulse)
 	enum keeper_end end;
 
 	(void)prctl(PR_SET_NAME, "rattan-keeper", 0, 0, 0);
-	(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	no_core(kp->state.own_ns);
 	(void)umask(077);
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)signal(SIGHUP, SIG_IGN);
@@ -519,6 +528,7 @@ static int keep(struct keeping *kp, pid_t pid, int pulse)
 /* Fork the daemon of a keeper whose link is filled. */
 static int start_daemon(struct keeping *kp, bool again, int ready_fd)
 {
+	const struct keeper_item *alive = keeper_find(&kp->link, KEEP_ALIVE);
 	int sv[2], pulse[2];
 	pid_t pid;
 
@@ -533,6 +543,8 @@ static int start_daemon(struct keeping *kp, bool again, int ready_fd)
 		(void)close(pulse[0]);
 		return be_daemon(kp, &kp->link, sv[1], pulse[1], again, ready_fd);
 	}
+	if (alive)
+		heal_note(alive->fd, (pid_t[]){getpid(), pid, kp->state.old_pid}, 3);
 	(void)close(sv[1]);
 	(void)close(pulse[1]);
 	if (ready_fd >= 0)
@@ -664,6 +676,7 @@ int daemon_env(const struct daemon_opts *o)
 		r = daemon_alive(o->run_dir, &diag, &alive);
 	if (r < 0)
 		return daemon_tell(&ready_fd, r, &diag, NULL, 0);
+	heal_dead(alive, mnt);
 	/* Inherited by keeper and daemon: the lock belongs to the open file, not to a process. */
 	return env_start(o, mnt, alive);
 }

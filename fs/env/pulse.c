@@ -1,28 +1,20 @@
 #include "fs/env/pulse.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
 #include <unistd.h>
+
+#include "base/io.h"
 
 struct pulse {
 	int fd, result;
 	sem_t ready;
 };
 
-static int alone_with(int fd)
-{
-	if (unshare(CLONE_FILES) < 0)
-		return ret_nerrno();
-	if (fd > 0 && close_range(0, (unsigned)fd - 1, 0) < 0)
-		return ret_nerrno();
-	return close_range((unsigned)fd + 1, ~0u, 0) < 0 ? ret_nerrno() : 0;
-}
-
 static void *pulse_main(void *arg)
 {
 	struct pulse *p = arg;
-	int r = alone_with(p->fd);
+	int r = io_only(p->fd);
 
 	p->result = r;
 	(void)sem_post(&p->ready); /* *p is gone from here on */

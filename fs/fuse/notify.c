@@ -2,6 +2,10 @@
  * Telling the kernel about changes it did not make, and making it write what it holds: always from a
  * thread that serves nothing, because the kernel takes locks of the parent directory and of pages,
  * which requests being served may hold.
+ *
+ * Always from one thread, too, that has no descriptor but /dev/fuse. No signal ends such a wait: when this process
+ * and its keeper are killed meanwhile, the thread stays, and the call itself keeps the connection open. What else it
+ * had open would stay with it, as the locks and the control socket by which others see whether we live.
  */
 #include "fs/fuse/session_internal.h"
 
@@ -11,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-
+#include "base/io.h"
 #include "fs/fuse/reply.h"
 
 int notifier_init(struct notifier *n)
@@ -22,6 +26,12 @@ int notifier_init(struct notifier *n)
 		return -r;
 	r = pthread_cond_init(&n->more, NULL);
 	if (r) {
+		(void)pthread_mutex_destroy(&n->lock);
+		return -r;
+	}
+	r = pthread_cond_init(&n->pushed, NULL);
+	if (r) {
+		(void)pthread_cond_destroy(&n->more);
 		(void)pthread_mutex_destroy(&n->lock);
 		return -r;
 	}
@@ -42,10 +52,26 @@ static void wait_for_removals(struct session *se, store_ino dir)
 	(void)fuse_lowlevel_notify_inval_entry(se->fuse, dir, name, sizeof(name) - 1);
 }
 
-/* Errors mean that the kernel does not know the inode or name, or is gone: nothing is stale. */
+/* Invalidation writes dirty pages and waits for it; syncfs would not wait. */
+static void push(struct session *se, struct push *p)
+{
+	struct notifier *n = &se->notifier;
+
+	for (size_t i = 0; i < p->n; i++)
+		(void)fuse_lowlevel_notify_inval_inode(se->fuse, p->v[i], 0, 0);
+	(void)pthread_mutex_lock(&n->lock);
+	p->done = true;
+	(void)pthread_cond_broadcast(&n->pushed);
+	(void)pthread_mutex_unlock(&n->lock);
+}
+
+/* Errors mean that the kernel does not know the inode or name, or is gone: nothing is stale, and nothing to be
+ * written. */
 static void tell(struct session *se, const struct notice *x)
 {
-	if (x->settles) {
+	if (x->push) {
+		push(se, x->push);
+	} else if (x->settles) {
 		wait_for_removals(se, x->ino);
 		ovl_settled(se->ovl, x->settles, x->which);
 	} else if (x->len) {
@@ -71,6 +97,8 @@ static void *notifier_main(void *arg)
 	struct notifier *n = &se->notifier;
 	struct notice *x;
 
+	/* Without a table of its own everything works, while the process lives. */
+	(void)!io_only(se->loop.fd);
 	(void)pthread_mutex_lock(&n->lock);
 	while (!n->stop) {
 		if (!n->first) {
@@ -83,6 +111,11 @@ static void *notifier_main(void *arg)
 		free(x);
 		(void)pthread_mutex_lock(&n->lock);
 	}
+	/* Nobody waits for what is dropped. */
+	for (x = n->first; x; x = x->next)
+		if (x->push)
+			x->push->done = true;
+	(void)pthread_cond_broadcast(&n->pushed);
 	(void)pthread_mutex_unlock(&n->lock);
 	return NULL;
 }
@@ -119,6 +152,7 @@ void notifier_release(struct notifier *n)
 {
 	while (n->first)
 		free(take_locked(n));
+	(void)pthread_cond_destroy(&n->pushed);
 	(void)pthread_cond_destroy(&n->more);
 	(void)pthread_mutex_destroy(&n->lock);
 }
@@ -236,14 +270,9 @@ int session_notify_prune(void *session, const store_ino *inos, size_t n)
 
 /* ---- shared mappings ---- */
 
-struct inos {
-	store_ino *v;
-	size_t n, cap;
-};
-
 static int collect(void *arg, store_ino ino)
 {
-	struct inos *l = arg;
+	struct push *l = arg;
 	size_t cap = l->cap ? l->cap * 2 : 64;
 	store_ino *v;
 
@@ -258,15 +287,30 @@ static int collect(void *arg, store_ino ino)
 	return 0;
 }
 
+static void wait_pushed(struct notifier *n, const struct push *p)
+{
+	(void)pthread_mutex_lock(&n->lock);
+	while (!p->done)
+		(void)pthread_cond_wait(&n->pushed, &n->lock);
+	(void)pthread_mutex_unlock(&n->lock);
+}
+
 int session_push_dirty(struct session *se)
 {
-	struct inos l = {0};
+	struct notifier *n = &se->notifier;
+	struct push l = {0};
+	struct notice *x = NULL;
 	int r = ovl_maybe_mapped(se->ovl, collect, &l);
 
-	/* Invalidation writes dirty pages and waits for it; syncfs would not wait. An error says that
-	 * the kernel does not know the inode or is gone: there is nothing to write then. */
-	for (size_t i = 0; r == 0 && i < l.n; i++)
-		(void)fuse_lowlevel_notify_inval_inode(se->fuse, l.v[i], 0, 0);
+	if (r == 0 && l.n) {
+		x = calloc(1, sizeof(*x));
+		r = x ? 0 : -ENOMEM;
+	}
+	if (x && r == 0) {
+		x->push = &l;
+		if (enqueue(n, x))
+			wait_pushed(n, &l);
+	}
 	free(l.v);
 	return r;
 }

@@ -58,8 +58,16 @@ struct loop {
 	bool pacer_runs;
 };
 
+/* Files whose dirty pages the kernel is to write. */
+struct push {
+	store_ino *v;
+	size_t n, cap;
+	bool done; /* notifier.lock */
+};
+
 struct notice {
 	struct notice *next;
+	struct push *push; /* not NULL: nothing else but this */
 	store_ino ino;
 	store_ino settles; /* not 0: wait for removals in @ino, then this inode is settled */
 	uint32_t which;    /* of its removals */
@@ -69,7 +77,7 @@ struct notice {
 
 struct notifier {
 	pthread_mutex_t lock;
-	pthread_cond_t more;
+	pthread_cond_t more, pushed;
 	struct notice *first, **last; /* lock */
 	bool stop;                    /* lock */
 	bool runs;                    /* lock: the kernel may be told */

@@ -1,0 +1,68 @@
+#!/bin/bash
+# kill -9 of the daemon in the middle of a rollback, reset or undo: the next one goes on, the environment stands at one side
+# or the other, whole, and a command runs. RATTAN_LONG: hundreds of kills.
+# timeout: 900
+. "$RATTAN_SRC/tests/e2e/lib.sh"
+
+keeper() { pgrep -o -u "$(id -u)" -f "rattan-fs env --data-dir $XDG_DATA_HOME/"; }
+daemon() { pgrep -n -u "$(id -u)" -P "$(keeper)"; }
+
+# Two states that have every name in common and no content.
+fill='mkdir -p d && for i in $(seq 40); do seq $i 3000 | sed "s/^/$s/" > d/f$i; done; echo $s > s'
+rt run -- sh -c "s=one; $fill" || fail "run"
+must rt commit -m one
+one=$(rt log --json | grep -oE '"id": *"[0-9a-f]+' | head -n 1 | grep -oE '[0-9a-f]+$')
+rt run -- sh -c "s=two; $fill" || fail "run"
+must rt commit -m two
+two=$(rt log --json | grep -oE '"id": *"[0-9a-f]+' | head -n 1 | grep -oE '[0-9a-f]+$')
+[ -n "$one" ] && [ -n "$two" ] && [ "$one" != "$two" ] || fail "no commits: $one $two"
+
+# What a command sees: one state, all of it, and nothing of a file that was not committed unless the state before the move.
+look='s=$(cat s) || exit 8; for i in $(seq 40); do [ "$(seq $i 3000 | sed "s/^/$s/" | cksum)" = "$(cksum < d/f$i)" ] || exit 9; done; echo "$s $(cat new 2> /dev/null)"'
+rounds=30
+[ -z "${RATTAN_LONG:-}" ] || rounds=400
+moved=0
+for round in $(seq $rounds); do
+	rt run -- sh -c "echo $round > new" || fail "round $round: write"
+	was=$(rt run -- sh -c "$look") || fail "round $round: before: $was"
+	case $((RANDOM % 4)) in
+	0) move=(rollback "$one") want="one " ;;
+	1) move=(rollback "$two") want="two " ;;
+	2) move=(reset) want="${was%% *} " ;;
+	3) move=(undo) want=any ;;
+	esac
+	pid=$(daemon)
+	[ -n "$pid" ] || fail "round $round: no daemon"
+	"$RATTAN" "${move[@]}" > move.out 2>&1 &
+	mover=$!
+	sleep "0.0$((RANDOM % 6))$((RANDOM % 10))"
+	kill -KILL "$pid" 2> /dev/null
+	wait $mover
+	rc=$?
+	is=$(timeout 20 "$RATTAN" run -- sh -c "$look") || fail "round $round: ${move[*]} $rc: neither one nor the other ($?): $is"
+	case $is in
+	"$was") ;;
+	*)
+		moved=$((moved + 1))
+		if [ "$want" = any ]; then
+			[[ $is =~ ^(one|two)\  ]] || fail "round $round: ${move[*]}: '$is' after '$was'"
+		else
+			same "$is" "$want" "round $round: ${move[*]} from '$was'"
+		fi
+		# What was left behind is kept, as after any move.
+		[ "$want" = any ] || {
+			must rt undo
+			same "$(rt run -- sh -c "$look")" "$was" "round $round: undone"
+		}
+		;;
+	esac
+	[ $rc != 0 ] || [ "$is" != "$was" ] || [ "$want" = "$was" ] || [ "$want" = any ] || fail "round $round: ${move[*]} was reported and is not there: $is"
+	[ $((round % 10)) != 0 ] || must rt fsck
+done
+must rt fsck
+echo "$rounds kills, $moved times after the move"
+[ $moved -gt 0 ] && [ $moved -lt $rounds ] || fail "all on one side: this shows nothing"
+for p in $(pgrep -u "$(id -u)" -f "rattan-fs env --data-dir $XDG_DATA_HOME/"); do kill -TERM "$p" 2> /dev/null; done
+for _ in $(seq 100); do [ -z "$(keeper)" ] && break; sleep 0.05; done
+must rt fsck
+exit 0
