@@ -11,10 +11,10 @@ daemon() { pgrep -n -u "$(id -u)" -P "$(keeper)"; }
 fill='mkdir -p d && for i in $(seq 40); do seq $i 3000 | sed "s/^/$s/" > d/f$i; done; echo $s > s'
 rt run -- sh -c "s=one; $fill" || fail "run"
 must rt commit -m one
-one=$(rt log --json | grep -oE '"id": *"[0-9a-f]+' | head -n 1 | grep -oE '[0-9a-f]+$')
+one=$(rt log --json | grep -oE '"id":[[:space:]]*"[0-9a-f]+' | head -n 1 | grep -oE '[0-9a-f]+$')
 rt run -- sh -c "s=two; $fill" || fail "run"
 must rt commit -m two
-two=$(rt log --json | grep -oE '"id": *"[0-9a-f]+' | head -n 1 | grep -oE '[0-9a-f]+$')
+two=$(rt log --json | grep -oE '"id":[[:space:]]*"[0-9a-f]+' | head -n 1 | grep -oE '[0-9a-f]+$')
 [ -n "$one" ] && [ -n "$two" ] && [ "$one" != "$two" ] || fail "no commits: $one $two"
 
 # What a command sees: one state, all of it, and nothing of a file that was not committed unless the state before the move.
