@@ -102,6 +102,17 @@ static unsigned cache_max(void)
 	return rl.rlim_cur / 16 < CACHE_MIN ? CACHE_MIN : (unsigned)rl.rlim_cur / 16;
 }
 
+/* What was a directory when it was laid over the tree is not followed to where a link leads now. */
+static int open_root(const char *root)
+{
+	struct open_how how = {
+		.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+		.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+	};
+
+	return (int)syscall(SYS_openat2, AT_FDCWD, root, &how, sizeof how);
+}
+
 int hostsrc_open(const char *root, unsigned flags, unsigned index, struct hostsrc **ret)
 {
 	struct hostsrc *h;
@@ -122,7 +133,7 @@ int hostsrc_open(const char *root, unsigned flags, unsigned index, struct hostsr
 		free(h);
 		return r;
 	}
-	h->root_fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	h->root_fd = open_root(root);
 	if (h->root_fd < 0 || fstat(h->root_fd, &st) < 0)
 		r = ret_nerrno();
 	h->root = strdup(root);

@@ -161,6 +161,9 @@ static int bind_fresh(struct env *e, struct diag *diag)
 			e->binds[last].mount);
 	else
 		r = env_fresh_locked(e, diag);
+	if (r == 0 && e->binds[last].gone)
+		r = diag_set(diag, -ESTALE, "%s was replaced while it was bound",
+			     e->binds[last].host);
 	if (r == 0)
 		return 0;
 	remove_at(e, last);
@@ -172,7 +175,8 @@ static int bind_fresh(struct env *e, struct diag *diag)
 static int unbind_at(struct env *e, size_t i, struct diag *diag)
 {
 	cleanup_free char *mount = steal_ptr(&e->binds[i].mount);
-	int r = e->cur.up ? keeper_unbind(&e->link, e->cur.dir, mount, diag) : 0;
+	bool there = e->cur.up && !e->binds[i].gone;
+	int r = there ? keeper_unbind(&e->link, e->cur.dir, mount, diag) : 0;
 
 	remove_at(e, i);
 	/* A command has moved what it is mounted on, or below: it goes with the mount. */
@@ -185,7 +189,7 @@ static int unbind_at(struct env *e, size_t i, struct diag *diag)
 static int hold_again(struct env_bound *b, const void *owner, pid_t pid)
 {
 	if (b->pidfd >= 0 && b->pid == pid)
-		cleanup_fdp(&b->pidfd);
+		(void)close(steal_fd(&b->pidfd));
 	return hold(b, owner);
 }
 
@@ -198,8 +202,10 @@ static int bind_locked(struct env *e, const void *owner, pid_t pid, struct env_b
 	if (r < 0)
 		return r;
 	same = find_same(e, b);
-	if (same)
+	if (same && !same->gone)
 		return hold_again(same, owner, pid);
+	if (same) /* it is there again */
+		remove_at(e, (size_t)(same - e->binds));
 	r = check_others(e, b->mount, diag);
 	if (r == 0 && e->nbinds >= 64)
 		r = diag_set(diag, -EMFILE, "64 binds are the limit");
@@ -298,7 +304,7 @@ bool env_binds_prune_locked(struct env *e)
 			left = true;
 			continue;
 		}
-		cleanup_fdp(&b->pidfd);
+		(void)close(steal_fd(&b->pidfd));
 		if (!b->nholders && unbind_at(e, i, &diag) < 0)
 			log_warn("%s", diag.text);
 	}

@@ -26,6 +26,7 @@ struct env_bound {
 	ino_t ino;
 	mode_t type;
 	bool rw;
+	bool gone; /* its source was not there when the mount was made: nothing is mounted */
 	const void **holders; /* the connections that asked for it */
 	size_t nholders;
 	int pidfd; /* -1, or whose connection to a former daemon asked for it */

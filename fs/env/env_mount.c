@@ -232,11 +232,19 @@ static int make_points(struct env *e, struct diag *diag)
 int env_bind_all(struct env *e, struct diag *diag, size_t *ret_failed)
 {
 	for (size_t i = 0; i < e->nbinds; i++) {
-		const struct env_bound *b = &e->binds[i];
+		struct env_bound *b = &e->binds[i];
+		struct diag d = {0};
 		int r = keeper_bind(&e->link, e->cur.dir, b->mount, b->host, b->dev, b->ino, b->rw,
-				    diag);
+				    &d);
 
+		/* A directory that vanished, or is another one now, takes nothing along. */
+		b->gone = r == -ENOENT || r == -ESTALE;
+		if (b->gone) {
+			log_warn("%s is not bound at %s: %s", b->host, b->mount, d.text);
+			continue;
+		}
 		if (r < 0) {
+			diag_set(diag, r, "%s", d.text[0] ? d.text : err_text(r));
 			*ret_failed = i;
 			return r;
 		}

@@ -290,6 +290,13 @@ static int add_overlay(struct store *s, const char *host, const char *mount, str
 	if (!real || stat(real, &st) < 0)
 		return diag_set(diag, ret_nerrno(), "cannot lay %s over the tree: %s", host,
 				err_text(errno));
+	/* Who asked has looked at this path, and not at where a link in it leads now. */
+	if (strcmp(real, host) != 0)
+		return diag_set(
+			diag, -EINVAL,
+			"cannot lay %s over the tree: it leads through a symbolic link; name "
+			"the real path",
+			host);
 	if (!S_ISDIR(st.st_mode))
 		return diag_set(diag, -ENOTDIR, "cannot lay %s over the tree: not a directory",
 				host);

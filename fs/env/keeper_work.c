@@ -78,8 +78,9 @@ static int open_source(const struct keeper_msg *m, struct diag *diag, mode_t *re
 	struct stat st;
 
 	if (fd == -ELOOP)
-		return diag_set(diag, -EINVAL,
-				"%s leads through a symbolic link; name the real path", m->host);
+		return diag_set(diag, -ESTALE,
+				"%s leads through a symbolic link now; name the real path",
+				m->host);
 	if (fd < 0)
 		return diag_set(diag, fd, "cannot open %s: %s", m->host, err_text(fd));
 	if (fstat(fd, &st) < 0)
