@@ -11,6 +11,8 @@
 #include "base/io.h"
 #include "cli/cli.h"
 
+#define DENIALS_SHOWN 5 /* of those that a failed command met */
+
 enum {
 	POLL_MS = 100,
 	GRACE_MS = 3000,
@@ -216,6 +218,25 @@ static int code_of(const struct args *a, const struct run_result *res, int sig)
 		       : cli_fail(res->code, "the command was ended: %s", res->error);
 }
 
+/* A command can only say "permission denied": the rule is told here. */
+static void say_denials(struct client *c, uint64_t since)
+{
+	struct client_denials d = {0};
+
+	if (client_denials(c, since, DENIALS_SHOWN, &d) < 0)
+		return;
+	for (size_t i = 0; i < d.n; i++) {
+		fprintf(stderr, "rattan: refused: %s ", d.v[i].op);
+		cli_put(stderr, d.v[i].path);
+		fputs(" (", stderr);
+		cli_put(stderr, d.v[i].why);
+		fputs(")\n", stderr);
+	}
+	if (d.total > d.n && d.n == DENIALS_SHOWN)
+		fprintf(stderr, "rattan: refused %llu times in all\n", (unsigned long long)d.total);
+	client_denials_release(&d);
+}
+
 static int run_it(const struct args *a, const struct plan *p, struct client *c, int *ret_code)
 {
 	struct client_run *cr;
@@ -250,6 +271,8 @@ static int run_it(const struct args *a, const struct plan *p, struct client *c, 
 		return r;
 	}
 	r = wait_for(client_run_of(cr), &set, &res, &sig);
+	if (r >= 0 && res.code != 0)
+		say_denials(c, client_run_denied(cr));
 	client_run_free(cr);
 	(void)sigprocmask(SIG_SETMASK, &old, NULL);
 	*ret_code =

@@ -39,7 +39,7 @@ struct client {
 struct client_run {
 	struct client *client;
 	struct ctl *ctl; /* its lease is the connection's */
-	uint64_t token;
+	uint64_t token, denied;
 	struct run *run;
 };
 
@@ -502,6 +502,7 @@ static int start_leased(struct client *c, struct run_spec *spec, const char *wha
 	if (r < 0)
 		return r;
 	cr->token = at.token;
+	cr->denied = at.denied;
 	spec->tie_fd = ctl_fd(cr->ctl);
 	r = start_in(&at, spec, diag, &cr->run);
 	ctl_attach_release(&at);
@@ -546,6 +547,62 @@ struct run *client_run_of(struct client_run *cr)
 uint64_t client_run_token(const struct client_run *cr)
 {
 	return cr->token;
+}
+
+uint64_t client_run_denied(const struct client_run *cr)
+{
+	return cr->denied;
+}
+
+static int keep_denial(void *arg, const struct ctl_denial *d)
+{
+	struct client_denials *k = arg;
+	struct ctl_denial *x;
+
+	if (k->n == k->max)
+		return 0;
+	x = &k->v[k->n];
+	x->path = strdup(d->path);
+	x->op = strdup(d->op);
+	x->why = strdup(d->why);
+	x->count = d->count;
+	k->n++;
+	return x->path && x->op && x->why ? 0 : -ENOMEM;
+}
+
+void client_denials_release(struct client_denials *d)
+{
+	for (size_t i = 0; i < d->n; i++) {
+		free(d->v[i].path);
+		free(d->v[i].op);
+		free(d->v[i].why);
+	}
+	free(d->v);
+	*d = (struct client_denials){0};
+}
+
+int client_denials(struct client *c, uint64_t token, size_t max, struct client_denials *ret)
+{
+	struct client_denials got = {.max = max};
+	struct diag diag = {0};
+	struct ctl *ctl;
+	uint64_t now;
+	int r;
+
+	got.v = calloc(max, sizeof(*got.v));
+	if (!got.v)
+		return -ENOMEM;
+	r = client_ctl_get(c, &diag, &ctl);
+	if (r == 0) {
+		r = ctl_denials(ctl, token, &diag, &now, &got.total, keep_denial, &got);
+		client_ctl_put(c, ctl, r < 0 && r != -ESTALE);
+	}
+	if (r < 0) {
+		client_denials_release(&got);
+		return r;
+	}
+	*ret = got;
+	return 0;
 }
 
 void client_run_free(struct client_run *cr)

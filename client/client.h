@@ -43,7 +43,20 @@ int client_run_start(struct client *c, struct run_spec *spec, const char *what, 
 struct run *client_run_of(struct client_run *cr);
 /* For ctl_changes: what changed since it was started. */
 uint64_t client_run_token(const struct client_run *cr);
+/* For client_denials: what was refused since. */
+uint64_t client_run_denied(const struct client_run *cr);
 void client_run_free(struct client_run *cr);
+
+/* What the policy refused: at most as many as were asked for, the latest first, and how often it did. A zeroed one is
+ * empty. */
+struct client_denials {
+	struct ctl_denial *v;
+	size_t n, max;
+	uint64_t total;
+};
+int client_denials(struct client *c, uint64_t token, size_t max,
+		   struct client_denials *ret) MUST_USE;
+void client_denials_release(struct client_denials *d);
 
 /* Where rattan's other programs are: beside this executable (build tree) or in libexec. Owned by
  * the caller. -ENOENT. */

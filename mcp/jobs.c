@@ -25,7 +25,7 @@ struct job {
 
 	pthread_mutex_t run_lock; /* held while the run is used, so that its end waits */
 	struct client_run *cr;    /* run_lock; NULL once it has ended */
-	uint64_t token;           /* constant once started */
+	uint64_t token, denied;   /* constant once started */
 
 	/* jobs.lock */
 	unsigned refs;
@@ -251,8 +251,10 @@ int job_start(struct jobs *js, struct client *c, struct run_spec *spec, const ch
 	spec->limits.output = JOB_OUTPUT_MAX;
 	(void)pthread_mutex_lock(&j->run_lock);
 	r = client_run_start(c, spec, command, diag, &j->cr);
-	if (!r)
+	if (!r) {
 		j->token = client_run_token(j->cr);
+		j->denied = client_run_denied(j->cr);
+	}
 	(void)pthread_mutex_unlock(&j->run_lock);
 	if (r) {
 		leave(js, j);
@@ -441,6 +443,11 @@ size_t jobs_list(struct jobs *js, struct job **ret, size_t max)
 uint64_t job_token(const struct job *j)
 {
 	return j->token;
+}
+
+uint64_t job_denied(const struct job *j)
+{
+	return j->denied;
 }
 
 uint64_t job_size(struct job *j, int stream)

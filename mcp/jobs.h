@@ -79,6 +79,7 @@ int job_kill(struct job *j, unsigned grace_ms, bool cancelled) MUST_USE;
 ssize_t job_read(struct job *j, int stream, uint64_t off, void *p, size_t n) MUST_USE;
 /* For session_changes: what changed since it was started. */
 uint64_t job_token(const struct job *j);
+uint64_t job_denied(const struct job *j); /* for client_denials */
 uint64_t job_size(struct job *j, int stream);
 /* -EPIPE: the command has closed its input, or never had one. */
 int job_input(struct job *j, const void *p, size_t n) MUST_USE;

@@ -9,17 +9,22 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "client/client.h"
 #include "mcp/jobs.h"
 #include "mcp/tool.h"
 
 #define CHANGES_SHOWN 20
 #define CHANGES_KEPT  200
 
-/* Paths that a command has changed. */
+#define DENIALS_KEPT  20
+#define DENIALS_SHOWN 5
+
+/* Paths that a command has changed, and what it was refused. */
 struct changes {
 	struct buf paths; /* "path" or "-path", each with its NUL, at most CHANGES_KEPT */
 	unsigned kept, total;
 	bool known; /* false: could not be told */
+	struct client_denials denied;
 };
 int changes_add(void *arg, const char *path, char what);
 

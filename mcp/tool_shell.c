@@ -21,6 +21,48 @@
 static void look_at_changes(struct client *c, const struct job *j, struct changes *ch)
 {
 	ch->known = !session_changes(c, job_token(j), changes_add, ch);
+	/* Of an earlier mount nothing is known. */
+	(void)!client_denials(c, job_denied(j), DENIALS_KEPT, &ch->denied);
+}
+
+/* Why something failed that the command itself can only call "permission denied". */
+static int put_denials(struct buf *out, const struct job_info *in, const struct changes *ch)
+{
+	const struct client_denials *d = &ch->denied;
+	size_t n = d->n < DENIALS_SHOWN ? d->n : DENIALS_SHOWN;
+	int r = 0;
+
+	if (in->ended && in->result.code == 0)
+		return 0;
+	for (size_t i = 0; !r && i < n; i++) {
+		r = buf_printf(out, "[refused by the sandbox's policy: %s ", d->v[i].op);
+		if (!r)
+			r = text_put_name(out, d->v[i].path, strlen(d->v[i].path));
+		if (!r)
+			r = buf_printf(out, " (%s)]\n", d->v[i].why);
+	}
+	if (!r && d->n > n)
+		r = buf_printf(out, "[and %zu%s more]\n", d->n - n,
+			       d->n == DENIALS_KEPT ? " or" : "");
+	return r;
+}
+
+static cJSON *denials_json(const struct client_denials *d)
+{
+	cJSON *a = cJSON_CreateArray();
+
+	for (size_t i = 0; a && i < d->n; i++) {
+		cJSON *o = cJSON_CreateObject();
+
+		if (!o || !cJSON_AddStringToObject(o, "path", d->v[i].path) ||
+		    !cJSON_AddStringToObject(o, "operation", d->v[i].op) ||
+		    !cJSON_AddStringToObject(o, "rule", d->v[i].why) ||
+		    !cJSON_AddItemToArray(a, o)) {
+			cJSON_Delete(o);
+			break;
+		}
+	}
+	return a;
 }
 
 static int put_changes(struct buf *out, const struct changes *ch)
@@ -91,6 +133,10 @@ static void put_facts(cJSON *o, const struct job_info *in, const struct changes 
 	if (ch->known) {
 		(void)cJSON_AddNumberToObject(o, "changed_total", ch->total);
 		(void)cJSON_AddItemToObject(o, "changed", changes_json(ch));
+	}
+	if (ch->denied.total) {
+		(void)cJSON_AddNumberToObject(o, "denials_total", (double)ch->denied.total);
+		(void)cJSON_AddItemToObject(o, "denials", denials_json(&ch->denied));
 	}
 }
 
@@ -188,6 +234,8 @@ int shell_answer(struct job *j, const struct changes *ch, size_t max, struct too
 		r = put_streams(j, &in, max, &out->text);
 	if (!r)
 		r = put_notes(&in, &out->text);
+	if (!r)
+		r = put_denials(&out->text, &in, ch);
 	if (!r)
 		r = put_changes(&out->text, ch);
 	/* A failing command is information; only what did not run, or was cut short, is an error. */
@@ -308,6 +356,7 @@ static int run_shell(struct tool_call *call, const cJSON *args, struct tool_resu
 	r = req.structured ? answer_structured(j, &in, &ch, req.max_output, out)
 			   : shell_answer(j, &ch, req.max_output, out);
 	buf_release(&ch.paths);
+	client_denials_release(&ch.denied);
 	return r;
 }
 
@@ -338,7 +387,7 @@ const struct mcp_tool tool_shell_run = {
 		"\"max_output\":{\"type\":\"integer\",\"minimum\":1024,\"maximum\":204800,"
 		"\"default\":24576,\"description\":\"Bytes of output to show\"},"
 		"\"structured\":{\"type\":\"boolean\",\"default\":false,\"description\":"
-		"\"Answer with JSON text: rc, timed_out, signal, stdout, stderr, changed\"},"
+		"\"Answer with JSON text: rc, timed_out, signal, stdout, stderr, changed, denials\"},"
 		"\"promises\":{\"type\":\"string\",\"description\":"
 		"\"Narrow what it may do: words such as stdio rpath wpath cpath exec proc\"},"
 		"\"environment\":{\"type\":\"string\",\"description\":\"Environment; default: the "

@@ -10,13 +10,13 @@ static uint32_t name_ttl(const struct ovl *o, const struct node *dir, bool host)
 	return host ? host_ttl(o, dir->rec.origin.flags) : OVL_FOREVER;
 }
 
-int lookup_locked(struct ovl *o, struct node *dir, const char *name, size_t len, bool quiet,
+int lookup_locked(struct ovl *o, struct node *dir, const char *name, size_t len, bool judged,
 		  struct ovl_entry *ret)
 {
-	const char *op = quiet ? NULL : "lookup";
+	const char *op = judged ? NULL : "lookup";
 	struct found f;
 	struct node *n;
-	int r = name_may_look(o, dir, name, len, op);
+	int r = judged ? 0 : name_may_look(o, dir, name, len, op);
 
 	if (r > 0) { /* whatever is there, and for ever */
 		*ret = (struct ovl_entry){.valid_ms = OVL_FOREVER};

@@ -554,8 +554,9 @@ void change_name(struct ovl *o, store_ino parent, const char *name, size_t len);
 void change_inode(struct ovl *o, store_ino ino);
 
 /* ---- lookup.c ---- */
-/* EX. The inode and one more reference in @ret, by name. @quiet: a refusal is nobody's. */
-int lookup_locked(struct ovl *o, struct node *dir, const char *name, size_t len, bool quiet,
+/* EX. The inode and one more reference in @ret, by name. @judged: the place may be passed, and another
+ * refusal is nobody's. */
+int lookup_locked(struct ovl *o, struct node *dir, const char *name, size_t len, bool judged,
 		  struct ovl_entry *ret) MUST_USE;
 /* EX. */
 int path_of(struct ovl *o, store_ino ino, struct buf *out) MUST_USE;

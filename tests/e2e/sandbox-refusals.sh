@@ -16,6 +16,11 @@ must rt run -- ln -s /etc /workspace/e
 code 1 rt run -- touch /workspace/e/x
 [ -e /etc/x ] && fail "a link led to the host's /etc"
 
+# A command that fails is told which rule was in its way.
+says '^rattan: refused: change of attributes /etc/passwd \(read, as no rule names it\)$' 1 rt run -- chmod 600 /etc/passwd
+rt run -- sh -c 'chmod 600 /etc/passwd; true' 2>&1 | grep refused && fail "a command that succeeded is told something"
+rt run -- false 2>&1 | grep refused && fail "a refusal is told to the next command"
+
 # System calls: refused inside, allowed here.
 if unshare -U true 2>/dev/null; then
 	code 1 rt run -- unshare -U true

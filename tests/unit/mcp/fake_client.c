@@ -223,6 +223,25 @@ uint64_t client_run_token(const struct client_run *cr)
 	return 1;
 }
 
+uint64_t client_run_denied(const struct client_run *cr)
+{
+	(void)cr;
+	return 1;
+}
+
+int client_denials(struct client *c, uint64_t token, size_t max, struct client_denials *ret)
+{
+	(void)c;
+	(void)token;
+	*ret = (struct client_denials){.max = max};
+	return 0;
+}
+
+void client_denials_release(struct client_denials *d)
+{
+	*d = (struct client_denials){0};
+}
+
 struct run *client_run_of(struct client_run *cr)
 {
 	return cr->run;
