@@ -72,6 +72,7 @@ static const char *const kinds[] = {
 	[KEEP_MOUNT] = "the mount",
 	[KEEP_BIND] = "a bind",
 	[KEEP_LEASE] = "a command",
+	[KEEP_POLICY] = "the policy of the mount",
 };
 
 static int hold(struct keeper_link *k, const struct keeper_msg *m, int *fd)
