@@ -317,15 +317,18 @@ static int load_all(struct load *ld)
 }
 
 /* The order that a dead process gave: somebody is in the middle of it. What is not there any more goes, what
- * is new comes behind. */
+ * is new comes behind. A name that went and came again stands where it came last. */
 static int load_order(void *arg, const char *name, size_t len, uint64_t cookie)
 {
 	struct load *ld = arg;
 	struct listing_entry *e;
 	int r;
 
-	if (cookie < ld->l->next || listing_find(ld->o, ld->l, name, len))
+	if (cookie < ld->l->next)
 		return 0;
+	e = listing_find(ld->o, ld->l, name, len);
+	if (e)
+		listing_del(ld->l, e);
 	ld->l->next = cookie;
 	r = listing_add(ld->o, ld->dir->ino, ld->l, name, len, &e);
 	if (r == 0)

@@ -159,6 +159,10 @@ int ovl_readdir(struct ovl *o, store_ino dir, uint64_t cookie, bool plus,
 		int (*fn)(void *arg, const char *name, uint64_t cookie, const struct ovl_entry *e),
 		void *arg) MUST_USE;
 
+/* The caller may come back into the middle of what it was given of @dir, though it took all: the cookies hold for another
+ * process that goes on after this one, too. Of who left something ovl_readdir knows it. */
+void ovl_keep_order(struct ovl *o, store_ino dir);
+
 /* May names in @dir come and go without a change made here, because a host directory stands behind it? */
 bool ovl_names_change(struct ovl *o, store_ino dir);
 

@@ -154,15 +154,26 @@ static int emit_all(struct dirread *d, uint64_t cookie)
 	return 0;
 }
 
-/* There will be a next part: whoever serves it has to know this order. */
-static void keep_order(struct ovl *o, store_ino dir)
+/* EX. There will be a next part: whoever serves it has to know this order. */
+static void keep_order(struct ovl *o, struct node *n)
 {
-	struct node *n;
-
-	lock_excl(o);
-	n = node_find(o, dir);
-	if (n && n->listing && !n->listing->logged)
+	if (o->journal && n && n->listing && !n->listing->logged)
 		redo_listing(o, n);
+}
+
+void ovl_keep_order(struct ovl *o, store_ino dir)
+{
+	const struct node *n;
+	bool kept;
+
+	lock_shared(o);
+	n = node_find(o, dir);
+	kept = !o->journal || !n || !n->listing || n->listing->logged;
+	unlock(o);
+	if (kept)
+		return;
+	lock_excl(o);
+	keep_order(o, node_find(o, dir));
 	unlock(o);
 }
 
@@ -171,7 +182,6 @@ int ovl_readdir(struct ovl *o, store_ino dir, uint64_t cookie, bool plus,
 		void *arg)
 {
 	struct dirread d = {.o = o, .plus = plus, .fn = fn, .arg = arg};
-	bool more;
 	int r;
 
 	lock_shared(o);
@@ -180,10 +190,9 @@ int ovl_readdir(struct ovl *o, store_ino dir, uint64_t cookie, bool plus,
 	if (!plus && d.dir && d.dir->listing && !d.dir->rec.origin.root &&
 	    d.dir->pol != POL_UNKNOWN && policy_may(o->policy, d.dir->pol) & POLICY_MAY_LIST) {
 		r = emit_all(&d, cookie);
-		more = r > 0 && o->journal && !d.dir->listing->logged;
 		unlock(o);
-		if (more)
-			keep_order(o, dir);
+		if (r > 0)
+			ovl_keep_order(o, dir);
 		return r < 0 ? r : 0;
 	}
 	unlock(o);
@@ -197,8 +206,8 @@ int ovl_readdir(struct ovl *o, store_ino dir, uint64_t cookie, bool plus,
 		/* A node that only this call brought in goes with it, listing and all. */
 		node_pin(d.dir);
 		r = emit_all(&d, cookie);
-		if (r > 0 && o->journal && d.dir->listing && !d.dir->listing->logged)
-			redo_listing(o, d.dir);
+		if (r > 0)
+			keep_order(o, d.dir);
 		atomic_fetch_sub(&d.dir->pins, 1);
 		node_reap(o, d.dir);
 	}

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#define LISTING_LEAST 4096
+
 struct listing {
 	fuse_req_t req;
 	bool plus;
@@ -72,6 +74,10 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool pl
 	int r;
 
 	r = ovl_readdir(w->se->ovl, ino, (uint64_t)off, plus, add_entry, &l);
+	/* The kernel asks for a page at least: its caller's buffer may be smaller, and what did not fit into it is
+	 * asked for again. */
+	if (l.len && size <= LISTING_LEAST)
+		ovl_keep_order(w->se->ovl, ino);
 	/* Entries that were accepted hold references: they must reach the kernel, and the error
 	 * comes back when it asks for what follows them. */
 	reply_bytes(req, r < 0 && !l.len ? r : (ssize_t)l.len, w->out);

@@ -8,7 +8,7 @@ keeper() { pgrep -o -u "$(id -u)" -f "rattan-fs env --data-dir $XDG_DATA_HOME/";
 daemon() { pgrep -n -u "$(id -u)" -P "$(keeper)"; }
 
 cat > job.py <<'P'
-import fcntl, mmap, os, sys, time
+import ctypes, fcntl, mmap, os, sys, time
 os.makedirs("/workspace/d/sub")
 os.chdir("/workspace/d/sub")
 os.rmdir("/workspace/d/sub")            # a working directory that is gone
@@ -21,6 +21,25 @@ i = 0
 os.makedirs("/workspace/many")
 for k in range(3000): open(f"/workspace/many/{k:05}-{'x' * 60}", "w").close()
 scan = os.scandir("/workspace/many"); seen = [next(scan).name for _ in range(5)]
+# With a buffer of 300 bytes, as small as none of libc: the kernel was given all of it, and asks again for what did not fit.
+os.makedirs("/workspace/few"); os.listdir("/workspace/few")
+for k in range(200): open(f"/workspace/few/x{k}", "w").close(); os.unlink(f"/workspace/few/x{k}")
+for k in range(22): open(f"/workspace/few/{k:02}", "w").close()
+few, buf, part = os.open("/workspace/few", os.O_RDONLY), ctypes.create_string_buffer(300), []
+def getdents():
+    n, at = ctypes.CDLL(None).syscall(217, few, buf, 300), 0 # x86-64
+    while at < n:
+        size = int.from_bytes(buf.raw[at + 16:at + 18], "little")
+        part.append(buf.raw[at + 19:at + size].split(b"\0")[0].decode()); at += size
+    return n
+getdents(); assert 5 < len(part) < 20, part
+# Names that go and come again while somebody lists stand behind.
+os.makedirs("/workspace/again")
+def fill():
+    for k in range(900): open(f"/workspace/again/{k:03}-{'x' * 60}", "w").close()
+fill(); next(os.scandir("/workspace/again"))
+for name in os.listdir("/workspace/again"): os.unlink(f"/workspace/again/{name}")
+fill(); again = os.scandir("/workspace/again"); seen2 = [next(again).name for _ in range(5)]
 print("ready", flush=True)
 while not os.path.exists("/workspace/stop"):
     i += 1
@@ -31,16 +50,20 @@ while not os.path.exists("/workspace/stop"):
     os.mkdir(f"/workspace/x{i}"); os.rename(f"/workspace/x{i}", f"/workspace/y{i}"); os.rmdir(f"/workspace/y{i}")
     fd = os.open(f"/workspace/excl{i % 7}", os.O_CREAT | os.O_EXCL | os.O_WRONLY); os.write(fd, b"a" * 200000); os.close(fd)
     os.unlink(f"/workspace/excl{i % 7}")
-    if i == 20: seen += [e.name for e in scan]
 log.close()
 assert open("/workspace/log").read() == "".join(f"{k}\n" for k in range(1, i + 1)), "log"
 orphan.seek(0); assert orphan.read() == "".join(f"{k}\n" for k in range(1, i + 1)), "orphan"
 assert os.pread(tmp, 10, 0).strip() == str(i).encode(), "tmpfile"
 assert all(mm[k % (1 << 20)] == k & 255 for k in range(max(1, i - 1000), i + 1)), "map"
-if i < 20: seen += [e.name for e in scan]
+seen += [e.name for e in scan]
 assert sorted(seen) == sorted(os.listdir("/workspace/many")) and len(seen) == 3000, "listing"
+for k in range(0, 22, 2): os.unlink(f"/workspace/few/{k:02}")
+while getdents() > 0: pass
+assert all(part.count(f"{k:02}") == 1 for k in range(1, 22, 2)), f"a listing with a small buffer: {part}"
 os.link(str(tmp), "/workspace/linked", src_dir_fd=os.open("/proc/self/fd", os.O_RDONLY))
 assert os.path.exists("/workspace/linked")
+seen2 += [e.name for e in again]
+assert sorted(seen2) == sorted(os.listdir("/workspace/again")) and len(seen2) == 900, f"a listing of names that came again: {len(seen2)}"
 print("all there", i, flush=True)
 P
 
