@@ -16,7 +16,9 @@ enum {
 	SAMPLE_LATER,
 };
 
+/* All but the last are packed, to a few thousand bytes: each byte of the store is to be changed in turn. */
 #define SAMPLE_BIG_BLOCKS 3
+#define SAMPLE_BIG_LAST   20000
 
 /* Bytes that do not compress, the same ones each time. */
 static inline void sample_bytes(uint8_t *p, size_t n, uint64_t seed)
@@ -54,24 +56,27 @@ static inline void sample_first(struct store *s, store_layer layer)
 	struct rec_inode root = {.mode = S_IFDIR | 0755, .nlink = 3},
 			 dir = {.mode = S_IFDIR | 0700, .nlink = 2}, in = file_rec(10),
 			 small = file_rec(3000), two = file_rec(100000),
-			 big = file_rec(SAMPLE_BIG_BLOCKS * STORE_BLOCK),
+			 big = file_rec((SAMPLE_BIG_BLOCKS - 1) * STORE_BLOCK + SAMPLE_BIG_LAST),
 			 link = {.mode = S_IFLNK | 0777,
 				 .nlink = 1,
 				 .size = 5,
 				 .target = (char[]){"../in"}};
 	struct store_chunk c[2 + SAMPLE_BIG_BLOCKS] = {{.data = zeros, .len = 100000}};
+	size_t packed = SAMPLE_BIG_BLOCKS; /* the last two are stored as they are */
 	struct rec_xattr x = {(char[]){"user.small"}, (char[]){"v"}, 1};
 	struct rec_name second = {SAMPLE_LINKED, S_IFREG};
 	struct store_batch *b;
 
-	sample_bytes(bytes, sizeof(bytes), 5);
-	zeros[99999] = 1;
-	c[1] = (struct store_chunk){.data = bytes, .len = 3000};
 	for (size_t i = 0; i < SAMPLE_BIG_BLOCKS; i++)
-		c[2 + i] =
+		sample_bytes(bytes + i * STORE_BLOCK,
+			     i + 1 < SAMPLE_BIG_BLOCKS ? 5000 : SAMPLE_BIG_LAST, 5 + i);
+	zeros[99999] = 1;
+	for (size_t i = 0; i < SAMPLE_BIG_BLOCKS; i++)
+		c[1 + i] =
 			(struct store_chunk){.data = bytes + i * STORE_BLOCK, .len = STORE_BLOCK};
-	if (store_chunks_put_packed(s, c, 1) < 0 ||
-	    store_chunks_put(s, c + 1, 1 + SAMPLE_BIG_BLOCKS) < 0 ||
+	c[SAMPLE_BIG_BLOCKS].len = SAMPLE_BIG_LAST;
+	c[1 + SAMPLE_BIG_BLOCKS] = (struct store_chunk){.data = bytes, .len = 3000};
+	if (store_chunks_put_packed(s, c, packed) < 0 || store_chunks_put(s, c + packed, 2) < 0 ||
 	    store_batch_begin(s, layer, &b) < 0 || store_batch_inode(b, STORE_ROOT_INO, &root) < 0)
 		tap_fatal("sample");
 	in.content = REC_INLINE;
@@ -81,7 +86,7 @@ static inline void sample_first(struct store *s, store_layer layer)
 	in.nxattrs = 1;
 	in.big_xattrs = true;
 	small.content = two.content = REC_CHUNK;
-	small.chunk = c[1].digest;
+	small.chunk = c[1 + SAMPLE_BIG_BLOCKS].digest;
 	small.chunk_len = 3000;
 	two.nlink = 2;
 	two.chunk = c[0].digest;
@@ -98,7 +103,7 @@ static inline void sample_first(struct store *s, store_layer layer)
 	    store_batch_xattr(b, SAMPLE_INLINE, "user.big", bytes, 300) < 0)
 		tap_fatal("sample");
 	for (uint64_t i = 0; i < SAMPLE_BIG_BLOCKS; i++) {
-		struct store_extent e = {i, STORE_BLOCK, c[2 + i].digest};
+		struct store_extent e = {i, (uint32_t)c[1 + i].len, c[1 + i].digest};
 
 		if (store_batch_extent(b, SAMPLE_BIG, &e) < 0)
 			tap_fatal("extent");
