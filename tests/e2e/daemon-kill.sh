@@ -74,14 +74,7 @@ rounds=20
 # Where the command line looks for the daemon's socket.
 mkdir -p store
 export RATTAN_DATA_DIR=$here/store
-place=$(python3 - "$(realpath store)" <<'PY'
-import os, sys
-h = 0xcbf29ce484222325
-for c in os.fsencode(sys.argv[1]):
-    h = (h ^ c) * 0x100000001b3 & 0xffffffffffffffff
-print(f"{os.environ['XDG_RUNTIME_DIR']}/rattan/{h:016x}-kill")
-PY
-)
+place=$(runtime_place store kill)
 mkdir -p -m 700 "$XDG_RUNTIME_DIR/rattan" "$place"
 
 # Commits; each id on the log when it was reported.

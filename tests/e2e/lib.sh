@@ -50,3 +50,14 @@ listing() {
 
 # sums DIR: content digests of every regular file.
 sums() { (cd "$1" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0r sha256sum); }
+
+# runtime_place DATA-DIR ENV: where clients look for the socket of what serves ENV (docs/control-protocol.md).
+runtime_place() {
+	/usr/bin/python3 - "$(realpath -m "$1")" "$2" <<'PY'
+import os, sys
+h = 0xcbf29ce484222325
+for c in os.fsencode(sys.argv[1]):
+    h = (h ^ c) * 0x100000001b3 & 0xffffffffffffffff
+print(f"{os.environ['XDG_RUNTIME_DIR']}/rattan/{h:016x}-{sys.argv[2]}")
+PY
+}

@@ -207,6 +207,12 @@ static void fold(struct file *f, const struct power_rec *r)
 		resize(f, r->off);
 		return;
 	}
+	if (r->type == POWER_PUNCH) {
+		if (r->off < f->size)
+			memset(f->base + r->off, 0,
+			       r->arg < f->size - r->off ? r->arg : f->size - r->off);
+		return;
+	}
 	if (end > f->size)
 		resize(f, end);
 	memcpy(f->base + r->off, disk_payload(r), r->len);
@@ -370,6 +376,7 @@ void disk_step(struct disk *d)
 		break;
 	case POWER_WRITE:
 	case POWER_SIZE:
+	case POWER_PUNCH:
 		if (f)
 			file_op(f, d->at);
 		break;
@@ -486,13 +493,13 @@ static void apply_sector(uint8_t *img, size_t cap, const struct power_rec *r, ui
 		memcpy(img + a, disk_payload(r) + (a - r->off), b - a);
 }
 
-/* What lay behind a new end of the file. */
-static void zero_sector(uint8_t *img, size_t cap, uint64_t from, uint64_t s)
+/* What lay behind a new end of the file, or in a hole. */
+static void zero_sector(uint8_t *img, uint64_t from, uint64_t end, uint64_t s)
 {
 	uint64_t a = s * SECTOR < from ? from : s * SECTOR, b = (s + 1) * SECTOR;
 
-	if (b > cap)
-		b = cap;
+	if (b > end)
+		b = end;
 	if (a < b)
 		memset(img + a, 0, b - a);
 }
@@ -502,6 +509,8 @@ static uint64_t grown(const struct power_rec *r, uint64_t size)
 {
 	if (r->type == POWER_SIZE)
 		return r->off;
+	if (r->type == POWER_PUNCH)
+		return size;
 	return r->off + r->len > size ? r->off + r->len : size;
 }
 
@@ -523,6 +532,15 @@ static uint64_t choose_size(const struct outcome *o)
 	return size < least ? least : size;
 }
 
+static uint64_t touched_until(const struct power_rec *r, uint64_t size)
+{
+	uint64_t end = r->type == POWER_WRITE   ? r->off + r->len
+		       : r->type == POWER_PUNCH ? r->off + r->arg
+						: size;
+
+	return end < size ? end : size;
+}
+
 static int put_file(const struct outcome *o, const char *path)
 {
 	const struct file *f = o->f;
@@ -540,13 +558,13 @@ static int put_file(const struct outcome *o, const char *path)
 		img[i] = noise && o->mode != ALL ? (uint8_t)mix(o->seed, i / 64) : 0;
 	for (size_t i = 0; i < f->nops; i++) {
 		const struct power_rec *w = disk_event(o->d, f->ops[i]);
-		uint64_t end = w->type == POWER_SIZE ? size : w->off + w->len;
+		uint64_t end = touched_until(w, size);
 
 		for (uint64_t s = w->off / SECTOR; s * SECTOR < end; s++) {
 			if (f->ops[i] >= cutoff(o, s))
 				continue;
-			if (w->type == POWER_SIZE)
-				zero_sector(img, size, w->off, s);
+			if (w->type != POWER_WRITE)
+				zero_sector(img, w->off, end, s);
 			else
 				apply_sector(img, size, w, s);
 		}

@@ -420,6 +420,40 @@ EXPORT int ftruncate64(int fd, off64_t size)
 	return truncate_any(fd, size);
 }
 
+static int allocate_any(int fd, int mode, off_t off, off_t len)
+{
+	uint64_t ino;
+	struct seen *s = file_of(fd, &ino);
+	struct stat st;
+
+	if (s && mode & FALLOC_FL_PUNCH_HOLE)
+		put(POWER_PUNCH, ino, (uint64_t)off, (uint64_t)len, NULL, 0, 0);
+	else if (s && !(mode & FALLOC_FL_KEEP_SIZE) && fstat(fd, &st) == 0 &&
+		 off + len > st.st_size)
+		put(POWER_SIZE, ino, (uint64_t)(off + len), 0, NULL, 0, 0);
+	return (int)syscall(SYS_fallocate, fd, mode, off, len);
+}
+
+EXPORT int fallocate(int fd, int mode, off_t off, off_t len)
+{
+	return allocate_any(fd, mode, off, len);
+}
+
+EXPORT int fallocate64(int fd, int mode, off64_t off, off64_t len)
+{
+	return allocate_any(fd, mode, off, len);
+}
+
+EXPORT int posix_fallocate(int fd, off_t off, off_t len)
+{
+	return allocate_any(fd, 0, off, len) < 0 ? errno : 0;
+}
+
+EXPORT int posix_fallocate64(int fd, off64_t off, off64_t len)
+{
+	return allocate_any(fd, 0, off, len) < 0 ? errno : 0;
+}
+
 static int sync_any(int fd, long call)
 {
 	char buf[PATH_MAX];

@@ -29,7 +29,8 @@ enum power_type {
 	POWER_UNLINK,   /* name, of a file or a directory */
 	POWER_DIRSYNC,  /* name: sync of a directory begins */
 	POWER_DIRSYNCED,
-	POWER_NOTE, /* text */
+	POWER_NOTE,  /* text */
+	POWER_PUNCH, /* @off of @ino, @arg bytes: zeros, without a change of the size */
 };
 
 #define POWER_MAGIC 0x52575031u

@@ -1,349 +1,25 @@
 /*
- * S2 under a loss of power: several writers with fsyncs, commits and a rollback work on a tree, all
- * that happens on the disk is recorded, and what a power loss could have left at many moments is made,
- * opened and looked at. What had been acknowledged is there, what is there is the state of one moment,
- * and the store goes on. test_core_power [IMAGES [SEED]]
+ * S2 under a loss of power: several writers with fsyncs, commits, collections and a rollback work on a tree, all that happens
+ * on the disk is recorded, and what a power loss could have left at many moments is made, opened and looked
+ * at. What had been acknowledged is there, what is there is the state of one moment, fsck is clean, and the
+ * store goes on.
+ *
+ * test_core_power [IMAGES [SEED]]: of work in this process
+ * test_core_power IMAGES SEED LOG DATA ENV PREFIX: of work that was recorded elsewhere (tests/e2e/power-daemon.sh), with
+ * the store in DATA below the recorder's root, and the writers' directories PREFIXt0 ... in the tree of ENV
  */
 #include <time.h>
 
-#include "store/fsck.h"
-#include "tests/power/disk.h"
-#include "tests/unit/core/power_work.h"
+#include "tests/unit/core/ovl_fixture.h"
+#include "tests/unit/core/power_check.h"
+#include "tests/unit/core/power_fx.h"
 
-#define COMMITS_MAX 512
-#define ENTS_MAX    64
-#define NEVER       SIZE_MAX
-
-/* What the log says, each with the event at which it says so. */
-struct told {
-	size_t opened; /* the first promise: the store is there */
-	struct {
-		uint64_t digest;
-		size_t begun, ended, acked; /* NEVER: not at all */
-	} step[WRITERS][STEPS_MAX];
-	unsigned steps[WRITERS];
-	struct {
-		size_t at;
-		unsigned number, least[WRITERS];
-	} commit[COMMITS_MAX];
-	unsigned commits;
-};
-static struct told told;
-
-static void read_note(const char *text, size_t at)
-{
-	unsigned t, k, c, l[WRITERS];
-	unsigned long long digest;
-
-	if (sscanf(text, "s %u %u %llu", &t, &k, &digest) == 3 && t < WRITERS && k < STEPS_MAX) {
-		told.step[t][k].digest = digest;
-		told.step[t][k].begun = at;
-		told.step[t][k].ended = told.step[t][k].acked = NEVER;
-		told.steps[t] = k + 1;
-	} else if (sscanf(text, "e %u %u", &t, &k) == 2 && t < WRITERS && k < STEPS_MAX) {
-		told.step[t][k].ended = at;
-	} else if (sscanf(text, "a %u %u", &t, &k) == 2 && t < WRITERS && k < STEPS_MAX) {
-		told.step[t][k].acked = at;
-	} else if (sscanf(text, "c %u %u %u %u", &c, &l[0], &l[1], &l[2]) == 4 &&
-		   told.commits < COMMITS_MAX) {
-		told.commit[told.commits].at = at;
-		told.commit[told.commits].number = c;
-		memcpy(told.commit[told.commits++].least, l, sizeof(l));
-	} else if (!strcmp(text, "o")) {
-		told.opened = at;
-	} else {
-		tap_fatal("a note that nobody understands: %s", text);
-	}
-}
-
-static void read_notes(const struct disk *d)
-{
-	char text[200];
-
-	told.opened = NEVER;
-	for (size_t i = 0; i < disk_events(d); i++) {
-		const struct power_rec *r = disk_event(d, i);
-
-		if (r->type != POWER_NOTE || r->len >= sizeof(text))
-			continue;
-		memcpy(text, disk_payload(r), r->len);
-		text[r->len] = 0;
-		read_note(text, i);
-	}
-}
-
-/* ---- looking at a tree ---- */
-
-struct look {
-	struct fx *f;
-	struct seen_ent e[ENTS_MAX];
-	store_ino ino[ENTS_MAX];
-	size_t n;
-};
-
-static int look_one(void *arg, const char *name, uint64_t cookie, const struct ovl_entry *e)
-{
-	struct look *l = arg;
-
-	(void)cookie;
-	(void)e;
-	if (!strcmp(name, ".") || !strcmp(name, ".."))
-		return 0;
-	if (l->n == ENTS_MAX || strlen(name) >= sizeof(l->e[0].name))
-		return -E2BIG;
-	l->e[l->n] = (struct seen_ent){.links = 1};
-	memcpy(l->e[l->n++].name, name, strlen(name) + 1);
-	return 0;
-}
-
-static int look_up(struct look *l, store_ino dir, size_t i)
-{
-	struct seen_ent *s = &l->e[i];
-	struct ovl_entry e;
-	mode_t mode;
-	int r = ovl_lookup(l->f->o, dir, s->name, &e);
-
-	if (r < 0 || !e.ino)
-		return r < 0 ? r : -ENOENT;
-	mode = e.attr.st.st_mode;
-	s->type = S_ISDIR(mode) ? 'd' : S_ISLNK(mode) ? 'l' : 'f';
-	if (s->type == 'f') {
-		s->links = (unsigned)e.attr.st.st_nlink;
-		s->size = (uint64_t)e.attr.st.st_size;
-	}
-	l->ino[i] = e.ino;
-	return 0;
-}
-
-static int look_bytes(struct look *l, size_t i)
-{
-	cleanup_free uint8_t *p = malloc(l->e[i].size + 1);
-	size_t done = 0;
-
-	while (p && done < l->e[i].size) {
-		ssize_t k = ovl_read(l->f->o, l->ino[i], done, p + done, l->e[i].size - done);
-
-		if (k <= 0)
-			return k < 0 ? (int)k : -EIO;
-		done += (size_t)k;
-	}
-	l->e[i].hash = p ? power_hash(p, done) : 0;
-	return p ? 0 : -ENOMEM;
-}
-
-static int digest_dir(struct fx *f, unsigned t, uint64_t *ret)
-{
-	struct look l = {.f = f};
-	struct ovl_entry e;
-	char name[16];
-	int r;
-
-	(void)snprintf(name, sizeof(name), "t%u", t);
-	r = fx_get(f, name, &e);
-	if (r < 0)
-		return r;
-	r = ovl_readdir(f->o, e.ino, 0, false, look_one, &l);
-	for (size_t i = 0; r == 0 && i < l.n; i++) {
-		r = look_up(&l, e.ino, i);
-		if (r == 0 && l.e[i].type == 'f')
-			r = look_bytes(&l, i);
-	}
-	for (size_t i = 0; i < l.n; i++)
-		if (l.ino[i])
-			ovl_forget(f->o, l.ino[i], 1);
-	ovl_forget(f->o, e.ino, 1);
-	if (r == 0)
-		*ret = power_digest(l.e, l.n);
-	return r;
-}
-
-/* ---- what must hold ---- */
-
-struct crash {
-	size_t at;       /* events before this one have happened */
-	const char *why; /* what is wrong */
-	char text[200];
-};
-
-__attribute__((format(printf, 2, 3))) static bool wrong(struct crash *c, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	(void)vsnprintf(c->text, sizeof(c->text), fmt, ap);
-	va_end(ap);
-	c->why = c->text;
-	return false;
-}
-
-static unsigned least_acked(unsigned t, size_t at)
-{
-	unsigned least = 0;
-
-	for (unsigned k = 0; k < told.steps[t]; k++)
-		if (told.step[t][k].acked < at)
-			least = k;
-	return least;
-}
-
-/* The steps whose state a directory may show: a rollback brings an old one back. */
-struct choice {
-	unsigned k[8], n;
-};
-
-static bool find_choices(struct fx *f, struct crash *c, unsigned t, unsigned least,
-			 struct choice *ret)
-{
-	uint64_t digest;
-	int r = digest_dir(f, t, &digest);
-
-	ret->n = 0;
-	if (r < 0)
-		return wrong(c, "the directory of writer %u: %s", t, err_text(r));
-	for (unsigned k = least; k < told.steps[t] && ret->n < ARRAY_SIZE(ret->k); k++)
-		if (told.step[t][k].digest == digest && told.step[t][k].begun < c->at)
-			ret->k[ret->n++] = k;
-	return ret->n ? true : wrong(c, "writer %u: no state from step %u on", t, least);
-}
-
-/* One moment: a step that is there did not begin after the end of one that is not. */
-static bool one_moment(const struct crash *c, const unsigned is[WRITERS])
-{
-	for (unsigned t = 0; t < WRITERS; t++)
-		for (unsigned u = 0; u < WRITERS; u++) {
-			unsigned next = is[t] + 1;
-
-			if (next < told.steps[t] && told.step[t][next].ended < c->at &&
-			    told.step[t][next].ended < told.step[u][is[u]].begun)
-				return false;
-		}
-	return true;
-}
-
-/* Each writer's directory shows a step not older than @least and begun before the crash, all at one
- * moment. */
-static bool check_tree(struct fx *f, struct crash *c, const unsigned least[WRITERS])
-{
-	struct choice ch[WRITERS];
-
-	for (unsigned t = 0; t < WRITERS; t++)
-		if (!find_choices(f, c, t, least[t], &ch[t]))
-			return false;
-	for (unsigned i = 0; i < ch[0].n * ch[1].n * ch[2].n; i++) {
-		unsigned is[WRITERS] = {ch[0].k[i % ch[0].n], ch[1].k[i / ch[0].n % ch[1].n],
-					ch[2].k[i / ch[0].n / ch[1].n]};
-
-		if (one_moment(c, is))
-			return true;
-	}
-	return wrong(c, "a mixture of moments: steps %u, %u, %u", ch[0].k[0], ch[1].k[0],
-		     ch[2].k[0]);
-}
-
-static bool check_commit(struct fx *f, struct crash *c, unsigned i)
-{
-	struct digest id = power_commit_id(told.commit[i].number);
-	struct store_commit sc = {0};
-	bool good;
-	int r = store_commit_get(f->s, &id, &sc);
-
-	if (r < 0)
-		return wrong(c, "commit %u: %s", told.commit[i].number, err_text(r));
-	f->layer = sc.layer;
-	store_commit_release(&sc);
-	fx_mount(f);
-	good = check_tree(f, c, told.commit[i].least);
-	fx_umount(f);
-	return good;
-}
-
-/* The store can be written to, and what is written is there. */
-static bool check_goes_on(struct fx *f, struct crash *c, const struct store_env *env)
-{
-	struct stat st;
-	int r;
-
-	f->layer = env->open;
-	f->opts.flags = 0;
-	fx_mount(f);
-	r = fx_make(f, "after", FX_FILE, 0600);
-	if (r == 0)
-		r = fx_write(f, "after", 0, "new", 3) == 3 ? ovl_flush(f->o) : -EIO;
-	fx_umount(f);
-	fx_mount(f);
-	if (r == 0)
-		r = fx_stat(f, "after", &st);
-	if (r == 0 && st.st_size != 3)
-		r = -EIO;
-	fx_umount(f);
-	return r == 0 ? true : wrong(c, "it does not go on: %s", err_text(r));
-}
-
-static bool check_store(struct fx *f, struct crash *c, uint64_t seed)
-{
-	struct store_env env;
-	unsigned least[WRITERS], last = 0;
-	int r = store_env_get(f->s, "e", &env);
-	bool good;
-
-	if (told.opened >= c->at) /* nothing was promised yet */
-		return r == 0 || r == -ENOENT || wrong(c, "the environment: %s", err_text(r));
-	if (r < 0)
-		return wrong(c, "the environment: %s", err_text(r));
-	for (unsigned t = 0; t < WRITERS; t++)
-		least[t] = least_acked(t, c->at);
-	f->opts.flags = OVL_RDONLY;
-	f->layer = env.open;
-	fx_mount(f);
-	good = check_tree(f, c, least);
-	fx_umount(f);
-	while (last < told.commits && told.commit[last].at < c->at)
-		last++;
-	if (good && last)
-		good = check_commit(f, c, last - 1) && check_commit(f, c, (unsigned)(seed % last));
-	return good && seed % 4 == 0 ? check_goes_on(f, c, &env) : good;
-}
-
-static int told_finding(void *arg, const struct store_finding *f)
-{
-	struct crash *c = arg;
-
-	if (f->state != STORE_FINDING_NOTE)
-		(void)wrong(c, "fsck: %s: %s", f->kind, f->text);
-	return 0;
-}
-
-static bool check_fsck(const char *data, struct crash *c)
-{
-	struct store_fsck_opts o = {.finding = told_finding, .arg = c};
-	struct store_fsck_sum sum = {0};
-	struct diag d = {0};
-	int r = store_fsck(data, &o, &d, &sum);
-
-	if (r < 0)
-		return wrong(c, "fsck: %s", d.text);
-	return sum.damaged + sum.repairable == 0;
-}
+#define STEPS 60 /* of each writer, three times */
 
 static void below(const char *dir, const char *name, char out[static PATH_MAX])
 {
 	if (snprintf(out, PATH_MAX, "%s/%s", dir, name) >= PATH_MAX)
 		tap_fatal("path too long");
-}
-
-static bool check_image(const char *dir, struct crash *c, uint64_t seed)
-{
-	struct fx f = {0};
-	char data[PATH_MAX];
-	struct diag d = {0};
-	bool good;
-
-	below(dir, "a/data", data);
-	if (store_open(data, STORE_CREATE, &d, &f.s) < 0)
-		return wrong(c, "store_open: %s", d.text);
-	good = check_store(&f, c, seed);
-	store_close(f.s);
-	return good && check_fsck(data, c);
 }
 
 /* ---- many outcomes ---- */
@@ -385,17 +61,20 @@ static size_t *choose(const struct disk *d, size_t n, uint64_t seed)
 }
 
 /* In a process of its own: an image must not bring down the test. */
-static bool try_image(const struct disk *d, const char *dir, struct crash *c, uint64_t seed)
+static bool try_image(const struct disk *d, const char *dir, const char *place,
+		      struct power_crash *c, uint64_t seed)
 {
+	char data[PATH_MAX];
 	int status;
 	pid_t pid;
 
 	if (mkdir(dir, 0700) < 0 || disk_image(d, dir, seed) < 0)
 		tap_fatal("cannot make an image: %m");
+	below(dir, place, data);
 	(void)fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
-		bool good = check_image(dir, c, seed);
+		bool good = power_check(data, c, seed);
 
 		if (!good)
 			printf("# %s: %s\n", disk_told(d), c->why);
@@ -419,47 +98,53 @@ static void record(const char *dir, const char *log, uint64_t seed, unsigned ste
 	if (pid == 0) {
 		if (power_record(dir, log) < 0)
 			_exit(2);
-		power_work(data, seed, steps);
+		power_fx_work(data, seed, steps);
 		_exit(0);
 	}
 	if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0)
 		tap_fatal("the work ended with %d", status);
 }
 
-static void power(const char *dir, size_t images, uint64_t seed, unsigned steps)
+/* What may have become of the work in the log. @what: env and prefix. */
+static void look(const char *dir, const char *log, const char *data, const struct power_crash *what,
+		 size_t images, uint64_t seed)
 {
-	char work[PATH_MAX], log[PATH_MAX], image[PATH_MAX];
-	struct disk *d;
+	struct disk *d = disk_new(log);
+	char image[PATH_MAX];
 	size_t bad = 0, *at;
 
-	below(dir, "work", work);
-	below(dir, "log", log);
-	below(dir, "image", image);
-	if (mkdir(work, 0700) < 0)
-		tap_fatal("mkdir: %m");
-	record(work, log, seed, steps);
-	fx_rm(work);
-	d = disk_new(log);
 	if (!d)
 		tap_fatal("the log cannot be read");
-	read_notes(d);
-	printf("# seed %llu: %zu events, %u steps, %u commits\n", (unsigned long long)seed,
-	       disk_events(d), told.steps[0], told.commits);
-	ok(told.opened != NEVER && told.steps[0] == 3 * steps + 2 && told.commits > 3,
-	   "the work was recorded");
+	below(dir, "image", image);
+	printf("# seed %llu\n", (unsigned long long)seed);
+	ok(power_check_notes(d), "the work was recorded");
 	at = choose(d, images, seed);
 	for (size_t i = 0; i < images && bad < 10; i++) {
-		struct crash c = {.at = at[i]};
+		struct power_crash c = *what;
 
+		c.at = at[i];
 		while (disk_at(d) < at[i])
 			disk_step(d);
-		bad += !try_image(d, image, &c, seed * 1000003 + i);
+		bad += !try_image(d, image, data, &c, seed * 1000003 + i);
 		fx_rm(image);
 	}
 	eq_int((long long)bad, 0, "%zu outcomes of a power loss", images);
 	free(at);
 	disk_free(d);
-	(void)unlink(log);
+}
+
+static void work_and_look(const char *dir, size_t images, uint64_t seed)
+{
+	const struct power_crash what = {.env = "e", .prefix = ""};
+	char work[PATH_MAX], log[PATH_MAX];
+
+	below(dir, "work", work);
+	below(dir, "log", log);
+	if (mkdir(work, 0700) < 0)
+		tap_fatal("mkdir: %m");
+	record(work, log, seed, STEPS);
+	fx_rm(work);
+	look(dir, log, "a/data", &what, images, seed);
 }
 
 int main(int argc, char **argv)
@@ -472,7 +157,13 @@ int main(int argc, char **argv)
 	(void)snprintf(dir, sizeof(dir), "%s/rattan-power-XXXXXX", tmp);
 	if (!mkdtemp(dir))
 		tap_fatal("mkdtemp");
-	power(dir, images, seed, 60);
+	if (argc == 7) {
+		const struct power_crash what = {.env = argv[5], .prefix = argv[6]};
+
+		look(dir, argv[3], argv[4], &what, images, seed);
+	} else {
+		work_and_look(dir, images, seed);
+	}
 	fx_rm(dir);
 	return tap_done();
 }

@@ -1,10 +1,16 @@
-/* See power_work.h. */
-#include "tests/unit/core/power_work.h"
+/* See work.h. */
+#include "tests/power/work.h"
 
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
 #include "fs/core/table.h"
 #include "tests/power/record.h"
 
@@ -29,17 +35,15 @@ struct writer {
 	unsigned t, fresh;
 	uint64_t rnd;
 	struct tree tree;
-	struct fx *f;
+	const struct power_place *place;
 	unsigned until;   /* the last step of this phase */
 	atomic_uint step; /* that has ended */
 	uint8_t data[FILE_MAX];
 };
 struct work {
-	struct fx f;
-	struct store_env env;
-	struct writer w[WRITERS];
+	const struct power_place *place;
+	struct writer w[POWER_WRITERS];
 	unsigned commits;
-	atomic_uint running;
 };
 
 static uint32_t rnd(struct writer *w, uint32_t n)
@@ -50,7 +54,7 @@ static uint32_t rnd(struct writer *w, uint32_t n)
 	return (uint32_t)(w->rnd >> 32) % n;
 }
 
-static void must(bool good, const char *what, long r)
+void power_must(bool good, const char *what, long r)
 {
 	if (good)
 		return;
@@ -145,7 +149,7 @@ static struct bytes *bytes_new(void)
 {
 	struct bytes *b = calloc(1, sizeof(*b));
 
-	must(b && (b->p = calloc(1, FILE_MAX)), "memory", 0);
+	power_must(b && (b->p = calloc(1, FILE_MAX)), "memory", 0);
 	return b;
 }
 
@@ -220,9 +224,8 @@ static void step_make(struct writer *w, char type)
 	path_of_ent(w, name, path);
 	(void)ent_add(w, name, type, type == 'f' ? bytes_new() : NULL);
 	begin(w);
-	r = type == 'l' ? fx_symlink(w->f, "nowhere", path)
-			: fx_make(w->f, path, type == 'd' ? FX_DIR : FX_FILE, 0755);
-	must(r == 0, "create", r);
+	r = w->place->make(w->place->arg, path, type);
+	power_must(r == 0, "create", r);
 }
 
 static void step_write(struct writer *w, const struct ent *e)
@@ -241,21 +244,21 @@ static void step_write(struct writer *w, const struct ent *e)
 	set_size(e->b, e->b->size);
 	begin(w);
 	path_of_ent(w, e->name, path);
-	r = fx_write(w->f, path, off, w->data, n);
-	must(r == (ssize_t)n, "write", r);
+	r = w->place->write(w->place->arg, path, off, w->data, n);
+	power_must(r == (ssize_t)n, "write", r);
 }
 
 static void step_truncate(struct writer *w, const struct ent *e)
 {
-	struct stat st = {.st_size = (off_t)rnd(w, FILE_MAX / 4)};
+	uint64_t size = rnd(w, FILE_MAX / 4);
 	char path[32];
 	int r;
 
-	set_size(e->b, (uint64_t)st.st_size);
+	set_size(e->b, size);
 	begin(w);
 	path_of_ent(w, e->name, path);
-	r = fx_set(w->f, path, &st, OVL_SET_SIZE);
-	must(r == 0, "truncate", r);
+	r = w->place->truncate(w->place->arg, path, size);
+	power_must(r == 0, "truncate", r);
 }
 
 /* To a new name, or over another file. */
@@ -277,8 +280,8 @@ static void step_rename(struct writer *w, struct ent *e)
 	if (over)
 		ent_del(w, over); /* may move @e */
 	begin(w);
-	r = fx_rename(w->f, from, to, 0);
-	must(r == 0, "rename", r);
+	r = w->place->rename(w->place->arg, from, to);
+	power_must(r == 0, "rename", r);
 }
 
 static void step_remove(struct writer *w, struct ent *e)
@@ -290,8 +293,8 @@ static void step_remove(struct writer *w, struct ent *e)
 	path_of_ent(w, e->name, path);
 	ent_del(w, e);
 	begin(w);
-	r = fx_remove(w->f, path, dir);
-	must(r == 0, "remove", r);
+	r = w->place->remove(w->place->arg, path, dir);
+	power_must(r == 0, "remove", r);
 }
 
 static void step_link(struct writer *w, const struct ent *e)
@@ -304,8 +307,8 @@ static void step_link(struct writer *w, const struct ent *e)
 	path_of_ent(w, name, to);
 	(void)ent_add(w, name, 'f', e->b);
 	begin(w);
-	r = fx_link(w->f, from, to);
-	must(r == 0, "link", r);
+	r = w->place->link(w->place->arg, from, to);
+	power_must(r == 0, "link", r);
 }
 
 static void one_step(struct writer *w)
@@ -339,24 +342,17 @@ static void sync_it(struct writer *w)
 {
 	const struct ent *f = pick(w, 'f');
 	char path[32];
-	struct ovl_entry e;
 	int r;
 
 	(void)snprintf(path, sizeof(path), "t%u", w->t);
-	if (fx_get(w->f, path, &e) == 0) {
-		r = ovl_fsync(w->f->o, e.ino, false);
-		must(r == 0, "fsync of the directory", r);
-		ovl_forget(w->f->o, e.ino, 1);
-	}
+	r = w->place->sync(w->place->arg, path);
+	power_must(r == 0, "fsync of the directory", r);
 	for (size_t i = 0; f && i < w->tree.n; i++) {
 		if (w->tree.ents[i].type != 'f')
 			continue;
 		path_of_ent(w, w->tree.ents[i].name, path);
-		if (fx_get(w->f, path, &e) < 0)
-			must(false, "a file is gone", 0);
-		r = ovl_fsync(w->f->o, e.ino, true);
-		must(r == 0, "fsync", r);
-		ovl_forget(w->f->o, e.ino, 1);
+		r = w->place->sync(w->place->arg, path);
+		power_must(r == 0, "fsync", r);
 	}
 	note("a %u %u", w->t, atomic_load(&w->step));
 }
@@ -378,89 +374,49 @@ static void *writer_main(void *arg)
 
 /* ---- commits, a rollback ---- */
 
-struct digest power_commit_id(unsigned i)
+/* Its id, for a rollback. */
+static void commit(struct work *k, char id[static POWER_ID])
 {
-	struct digest d;
-	char text[32];
+	unsigned at[POWER_WRITERS];
 
-	(void)snprintf(text, sizeof(text), "commit %u", i);
-	if (digest_of(text, strlen(text), &d) < 0)
-		tap_fatal("digest");
-	return d;
-}
-
-static int seal(void *arg, store_layer *ret)
-{
-	struct work *k = arg;
-	struct store_commit c = {.id = power_commit_id(k->commits), .kind = STORE_COMMIT};
-	int r;
-
-	(void)clock_gettime(CLOCK_REALTIME, &c.time);
-	r = store_env_seal(k->f.s, &k->env, &c);
-	if (r == 0)
-		*ret = k->f.layer = k->env.open;
-	return r;
-}
-
-static void commit(struct work *k)
-{
-	unsigned at[WRITERS];
-	int r;
-
-	for (unsigned t = 0; t < WRITERS; t++)
+	for (unsigned t = 0; t < POWER_WRITERS; t++)
 		at[t] = atomic_load(&k->w[t].step);
-	r = ovl_commit(k->f.o, seal, k);
-	must(r == 0, "commit", r);
-	note("c %u %u %u %u", k->commits, at[0], at[1], at[2]);
+	if (!k->place->commit(k->place->arg, id))
+		return; /* nothing had changed */
+	note("c %s %u %u %u", id, at[0], at[1], at[2]);
 	k->commits++;
-}
-
-/* Without holes, which the recorder does not know. */
-static void collect(struct work *k)
-{
-	struct store_gc_opts o = {0};
-	struct store_gc_result res;
-	struct diag d = {0};
-	int r = store_gc(k->f.s, &o, &d, &res);
-
-	must(r == 0, d.text, r);
 }
 
 static void phase(struct work *k, unsigned steps)
 {
-	pthread_t th[WRITERS];
+	pthread_t th[POWER_WRITERS];
+	char id[POWER_ID];
 	bool more = true;
 
-	for (unsigned t = 0; t < WRITERS; t++) {
+	for (unsigned t = 0; t < POWER_WRITERS; t++) {
 		k->w[t].until += steps;
-		must(pthread_create(&th[t], NULL, writer_main, &k->w[t]) == 0, "thread", 0);
+		power_must(pthread_create(&th[t], NULL, writer_main, &k->w[t]) == 0, "thread", 0);
 	}
 	while (more) {
 		const struct timespec pause = {0, 9000000};
 
 		(void)nanosleep(&pause, NULL);
 		more = false;
-		for (unsigned t = 0; t < WRITERS; t++)
+		for (unsigned t = 0; t < POWER_WRITERS; t++)
 			more = more || atomic_load(&k->w[t].step) < k->w[t].until;
 		if (more)
-			commit(k);
+			commit(k, id);
 		if (more && k->commits % 2)
-			collect(k);
+			k->place->collect(k->place->arg);
 	}
-	for (unsigned t = 0; t < WRITERS; t++)
+	for (unsigned t = 0; t < POWER_WRITERS; t++)
 		(void)pthread_join(th[t], NULL);
 }
 
 /* Everybody's directory goes back to @old: a step of all writers at once. */
-static void rollback(struct work *k, store_layer to, const struct tree *old)
+static void rollback(struct work *k, const char *id, const struct tree *old)
 {
-	int r;
-
-	r = ovl_commit_as_is(k->f.o, seal, k);
-	must(r == 0, "keep what a rollback leaves", r);
-	k->commits++;
-	fx_umount(&k->f);
-	for (unsigned t = 0; t < WRITERS; t++) {
+	for (unsigned t = 0; t < POWER_WRITERS; t++) {
 		struct writer *w = &k->w[t];
 
 		while (w->tree.n)
@@ -469,53 +425,44 @@ static void rollback(struct work *k, store_layer to, const struct tree *old)
 		w->until++;
 		begin(w);
 	}
-	r = store_env_move(k->f.s, &k->env, to, "rollback");
-	must(r == 0, "move", r);
-	for (unsigned t = 0; t < WRITERS; t++) {
+	k->place->rollback(k->place->arg, id);
+	for (unsigned t = 0; t < POWER_WRITERS; t++) {
 		(void)atomic_fetch_add(&k->w[t].step, 1);
 		note("e %u %u", t, k->w[t].until);
 		note("a %u %u", t, k->w[t].until);
 	}
-	k->f.layer = k->env.open;
-	fx_mount(&k->f);
 }
 
-void power_work(const char *data, uint64_t seed, unsigned steps)
+void power_work(const struct power_place *place, uint64_t seed, unsigned steps)
 {
 	struct work *k = calloc(1, sizeof(*k));
-	struct tree kept[WRITERS];
-	struct diag d = {0};
-	store_layer base;
-	char name[16];
+	struct tree kept[POWER_WRITERS];
+	char name[16], base[POWER_ID];
 
-	must(k != NULL, "memory", 0);
-	if (store_open(data, STORE_CREATE, &d, &k->f.s) < 0)
-		tap_fatal("store_open: %s", d.text);
-	must(store_env_create(k->f.s, "e", 0, NULL, &k->env) == 0, "create", 0);
-	k->f.layer = k->env.open;
-	k->f.opts.flush_ms = 15;
-	fx_mount(&k->f);
-	for (unsigned t = 0; t < WRITERS; t++) {
+	power_must(k != NULL, "memory", 0);
+	k->place = place;
+	for (unsigned t = 0; t < POWER_WRITERS; t++) {
 		k->w[t].t = t;
 		k->w[t].rnd = seed * 7919 + t + 1;
-		k->w[t].f = &k->f;
+		k->w[t].place = place;
 		(void)snprintf(name, sizeof(name), "t%u", t);
-		must(fx_make(&k->f, name, FX_DIR, 0755) == 0, "mkdir", 0);
+		power_must(place->make(place->arg, name, 'd') == 0, "mkdir", 0);
 		note("s %u 0 %llu", t, (unsigned long long)tree_digest(&k->w[t].tree));
 		note("e %u 0", t);
 	}
-	must(ovl_flush(k->f.o) == 0, "flush", 0);
+	for (unsigned t = 0; t < POWER_WRITERS; t++) {
+		(void)snprintf(name, sizeof(name), "t%u", t);
+		power_must(place->sync(place->arg, name) == 0, "fsync", 0);
+	}
 	note("o");
 	phase(k, steps);
-	commit(k);
-	base = k->env.head;
-	for (unsigned t = 0; t < WRITERS; t++)
+	commit(k, base);
+	for (unsigned t = 0; t < POWER_WRITERS; t++)
 		kept[t] = tree_copy(&k->w[t].tree);
 	phase(k, steps);
 	rollback(k, base, kept);
 	phase(k, steps);
-	fx_umount(&k->f);
-	for (unsigned t = 0; t < WRITERS; t++)
+	place->end(place->arg);
+	for (unsigned t = 0; t < POWER_WRITERS; t++)
 		note("a %u %u", t, atomic_load(&k->w[t].step));
-	store_close(k->f.s);
 }
