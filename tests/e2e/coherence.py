@@ -5,39 +5,15 @@
 import mmap
 import os
 import random
-import shutil
 import subprocess
 import sys
 import threading
 import time
 
-here = os.getcwd()
-rattan = os.environ["RATTAN"]
-fs = os.path.join(os.path.dirname(rattan), "../libexec/rattan/rattan-fs")
-if not os.access("/dev/fuse", os.W_OK) or not shutil.which("fusermount3"):
-    print("SKIP: no access to /dev/fuse, or no fusermount3")
-    sys.exit(77)
+from lib import Served, check, done, here, rattan
+
 SEEN_S = 2.0  # docs/architecture.md: a second, and the time to ask
-failed = []
 BLOCK = 1 << 17
-
-
-def check(cond, what):
-    if not cond:
-        failed.append(what)
-        print("FAIL:", what, flush=True)
-
-
-def serve():
-    os.makedirs("mnt", exist_ok=True)
-    r, w = os.pipe()
-    p = subprocess.Popen([fs, "serve", "--foreground", "--data-dir", f"{here}/store", "--env", "c", "--create", "--dir",
-                          f"{here}/mnt", "--overlay", f"{here}/host=/workspace/host", "--ready-fd", str(w)],
-                         pass_fds=(w,), stderr=open("log", "a"))
-    os.close(w)
-    if not os.read(r, 4096):
-        sys.exit("not served: " + open("log").read()[-300:])
-    return p
 
 
 def put(path, data):
@@ -380,9 +356,7 @@ def tools():
     check(s.close() == 0, "the end of the server")
 
 
-os.makedirs("host", exist_ok=True)
-daemon = serve()
-try:
+with Served():
     fd, m, want = agree()
     below()
     replaced_while_read()
@@ -390,11 +364,6 @@ try:
     check(m[:] == want and get("mnt/workspace/f") == want, "the first file is as it was")
     m.close()
     os.close(fd)
-finally:
-    daemon.terminate()
-    if daemon.wait() != 0:
-        failed.append("the end of the daemon")
 commits()
 tools()
-print(f"{len(failed)} failed")
-sys.exit(1 if failed else 0)
+done()

@@ -5,29 +5,26 @@
 # timeout: 2400
 import os
 import shutil
-import subprocess
 import sys
 import time
 
-LONG = "RATTAN_LONG" in os.environ
+from lib import LONG, Served, check, done
+
 N = 1000000 if LONG else 20000
 HELD = 262144  # inodes that are held at most (docs/performance.md), where the kernel can be asked (Linux 6.18)
 EACH = 1000    # bytes an inode costs at most
 FIXED = 96 if LONG else 48  # MiB: buffers, caches, the log of changes, the pages of the largest transaction of the store
 
-here = os.getcwd()
-fs = os.path.join(os.path.dirname(os.environ["RATTAN"]), "../libexec/rattan/rattan-fs")
-if not os.path.exists(fs):
-    sys.exit("no rattan-fs")
-if not os.access("/dev/fuse", os.W_OK):
-    print("SKIP: no access to /dev/fuse")
-    sys.exit(77)
 can_ask = tuple(int(x) for x in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 18)
-failed = []
 
 
 def rss(pid):
     return int(open(f"/proc/{pid}/status").read().split("RssAnon:")[1].split()[0]) // 1024
+
+
+def peak(pid):
+    """Of all pages, those of the store's map included, which go when memory is short."""
+    return int(open(f"/proc/{pid}/status").read().split("VmHWM:")[1].split()[0]) // 1024
 
 
 def drop_caches():
@@ -37,19 +34,6 @@ def drop_caches():
     except OSError:
         return False
     return True
-
-
-def serve():
-    os.makedirs("mnt", exist_ok=True)
-    os.makedirs("host", exist_ok=True)
-    r, w = os.pipe()
-    p = subprocess.Popen([fs, "serve", "--foreground", "--data-dir", f"{here}/store", "--env", "m", "--create", "--dir",
-                          f"{here}/mnt", "--overlay", f"{here}/host=/workspace/host", "--ready-fd", str(w)],
-                         pass_fds=(w,), stderr=open("log", "a"))
-    os.close(w)
-    if not os.read(r, 4096):
-        sys.exit("not served: " + open("log").read()[-300:])
-    return p
 
 
 def path(top, i):
@@ -85,20 +69,18 @@ def step(what, bound, fn, *args):
     fn(*args)
     took = time.monotonic() - t
     end = time.monotonic() + 10
-    while rss(daemon.pid) > bound and time.monotonic() < end:
+    while rss(daemon) > bound and time.monotonic() < end:
         time.sleep(0.2)  # what is asked for comes a moment later
-    have = rss(daemon.pid)
+    have = rss(daemon)
     print(f"{what}: {took:.1f} s, {have} MiB (at most {bound})", flush=True)
-    if have > bound:
-        failed.append(what)
+    check(have <= bound, what)
 
 
 make("host", N)
-daemon = serve()
 ws = "mnt/workspace"
 held = min(2 * N, HELD) if can_ask else 2 * N
 full, empty = FIXED + held * EACH // 2**20, FIXED
-try:
+with Served() as daemon:
     step(f"{N} files made", full, make, ws, N)
     step("read and listed", full, look, ws, N)
     step(f"{N} host files read and listed", full, look, ws + "/host", N)
@@ -109,12 +91,6 @@ try:
     step("host files removed", full, remove, ws + "/host", N)
     if drop_caches():
         step("forgotten", empty, lambda: None)
-finally:
-    daemon.terminate()
-    if daemon.wait() != 0:
-        failed.append("the end of the daemon")
-if len(os.listdir("host")) != (N + 999) // 1000:
-    failed.append("the host was changed")
-for f in failed:
-    print("FAIL:", f)
-sys.exit(1 if failed else 0)
+    print(f"peak: {peak(daemon)} MiB", flush=True)
+check(len(os.listdir("host")) == (N + 999) // 1000, "the host is as it was")
+done()

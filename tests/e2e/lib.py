@@ -1,0 +1,58 @@
+"""Shared by the end-to-end tests in Python; not a test itself. What lib.sh is for those in shell."""
+import os
+import shutil
+import subprocess
+import sys
+
+here = os.getcwd()
+rattan = os.environ["RATTAN"]
+LONG = "RATTAN_LONG" in os.environ
+failed = []
+
+
+def skip(why):
+    print("SKIP:", why)
+    sys.exit(77)
+
+
+def check(cond, what, note=""):
+    """Goes on after a failure; done() ends the test."""
+    if not cond:
+        failed.append(what)
+        print("FAIL:", what, str(note)[:300], flush=True)
+
+
+def done():
+    print(f"{len(failed)} failed")
+    sys.exit(1 if failed else 0)
+
+
+def rattan_fs():
+    fs = os.path.join(os.path.dirname(rattan), "../libexec/rattan/rattan-fs")
+    if not os.path.exists(fs):
+        sys.exit("no rattan-fs")
+    return fs
+
+
+class Served:
+    """The environment 'e' of ./store at ./mnt, with ./host of the host at /workspace/host: `with Served() as pid`."""
+
+    def __enter__(self):
+        if not os.access("/dev/fuse", os.W_OK) or not shutil.which("fusermount3"):
+            skip("no access to /dev/fuse, or no fusermount3")
+        os.makedirs("mnt", exist_ok=True)
+        os.makedirs("host", exist_ok=True)
+        r, w = os.pipe()
+        with open("log", "a") as log:
+            self.p = subprocess.Popen([rattan_fs(), "serve", "--foreground", "--data-dir", f"{here}/store", "--env", "e",
+                                       "--create", "--dir", f"{here}/mnt", "--overlay", f"{here}/host=/workspace/host",
+                                       "--ready-fd", str(w)], pass_fds=(w,), stderr=log)
+        os.close(w)
+        if not os.read(r, 4096):
+            sys.exit("not served: " + open("log").read()[-300:])
+        os.close(r)
+        return self.p.pid
+
+    def __exit__(self, *_):
+        self.p.terminate()
+        check(self.p.wait() == 0, "the end of the daemon")
