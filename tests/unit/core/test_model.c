@@ -2,8 +2,8 @@
  * The model: a tree and a plain directory that must stay equal (model/model.h), first alone, then over a host
  * directory that changes. test_core_model [seed [steps [0 plain, 1 host]]]
  *
- * RATTAN_MODEL_SEED and RATTAN_MODEL_STEPS say the same; with RATTAN_LONG the seed is another each time and a
- * million steps are made, in walks of WALK_STEPS. A failure prints its seed and is made short.
+ * RATTAN_MODEL_SEED and RATTAN_MODEL_STEPS say it instead; with RATTAN_LONG two million steps are made, in walks of
+ * WALK_STEPS, from a seed that is another each time. A failure prints its seed and is made short.
  */
 #include <linux/fs.h>
 #include <sys/xattr.h>
@@ -169,11 +169,12 @@ static int walk(const struct run *r)
 	return failed;
 }
 
-static uint64_t number(const char *arg, const char *env, uint64_t otherwise)
+static uint64_t number(const char *env, const char *arg, uint64_t otherwise)
 {
-	const char *s = arg ? arg : getenv(env);
+	const char *s = getenv(env);
 
-	return s && *s ? strtoull(s, NULL, 0) : otherwise;
+	s = s && *s ? s : arg;
+	return s ? strtoull(s, NULL, 0) : otherwise;
 }
 
 int main(int argc, char **argv)
@@ -183,9 +184,9 @@ int main(int argc, char **argv)
 	uint64_t seed, left, failed = 0;
 
 	umask(0);
-	seed = number(argc > 1 && !far ? argv[1] : NULL, "RATTAN_MODEL_SEED",
+	seed = number("RATTAN_MODEL_SEED", argc > 1 && !far ? argv[1] : NULL,
 		      (uint64_t)time(NULL) % 1000000);
-	left = number(argc > 2 ? argv[2] : NULL, "RATTAN_MODEL_STEPS", far ? 1000000 : 8000);
+	left = number("RATTAN_MODEL_STEPS", argc > 2 ? argv[2] : NULL, far ? 2000000 : 8000);
 	for (unsigned i = 0; left > 0 && !failed; i++) {
 		r.host = argc > 3 ? strtol(argv[3], NULL, 10) : i % 2;
 		r.seed = seed + i;
