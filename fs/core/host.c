@@ -95,12 +95,15 @@ void host_release(struct ovl *o)
 	table_release(&o->host_numbers);
 }
 
+/* ELOOP: a component became a symlink; for the tree it is gone. */
+static int gone_is_enoent(int r)
+{
+	return r == -ENOTDIR || r == -ELOOP || r == -EXDEV ? -ENOENT : r;
+}
+
 static int stat_rel(struct host_source *src, const char *rel, struct stat *ret)
 {
-	int r = hostsrc_stat(src->h, rel, ret);
-
-	/* ELOOP: a component became a symlink; for the tree it is gone. */
-	return r == -ENOTDIR || r == -ELOOP || r == -EXDEV ? -ENOENT : r;
+	return gone_is_enoent(hostsrc_stat(src->h, rel, ret));
 }
 
 int host_stat_child(struct ovl *o, struct node *dir, const char *name, size_t len, struct stat *ret)
@@ -114,7 +117,10 @@ int host_stat_child(struct ovl *o, struct node *dir, const char *name, size_t le
 	if (!src)
 		return -ENOENT;
 	r = host_join(dir->rec.origin.rel, name, len, &rel);
-	return r < 0 ? r : stat_rel(src, rel, ret);
+	if (r < 0)
+		return r;
+	notify_holding(o);
+	return gone_is_enoent(hostsrc_look(src->h, rel, ret));
 }
 
 /* ---- numbers ---- */
@@ -133,63 +139,75 @@ static bool same_identity(const struct node *n, const struct stat *st)
 		og->mtime.tv_nsec == st->st_mtim.tv_nsec);
 }
 
+static struct host_number *number_entry(struct ovl *o, uint64_t dev, uint64_t ino, uint64_t salt)
+{
+	uint64_t key[] = {dev, ino, salt};
+	struct table_link *l = table_find(&o->host_numbers, table_hash(o->seed, key, sizeof(key)));
+
+	for (; l; l = table_next(l)) {
+		struct host_number *k = (struct host_number *)l;
+
+		if (k->dev == dev && k->ino == ino && k->salt == salt)
+			return k;
+	}
+	return NULL;
+}
+
+/* Takes what @k says. */
+static int number_add(struct ovl *o, const struct host_number *k, struct host_number **ret)
+{
+	uint64_t key[] = {k->dev, k->ino, k->salt};
+	struct host_number *new = malloc(sizeof(*new));
+
+	if (!new)
+		return -ENOMEM;
+	*new = *k;
+	if (table_add(&o->host_numbers, &new->link, table_hash(o->seed, key, sizeof(key))) < 0) {
+		free(new);
+		return -ENOMEM;
+	}
+	*ret = new;
+	return 0;
+}
+
 static int own_number(struct ovl *o, const struct stat *st, const char *rel,
 		      struct host_number **ret)
 {
-	/* A directory that is mounted twice below the source is two inodes here. */
-	uint64_t salt = S_ISDIR(st->st_mode) ? table_hash(o->seed, rel, strlen(rel)) : 0;
-	uint64_t key[] = {st->st_dev, st->st_ino, salt};
-	uint64_t hash = table_hash(o->seed, key, sizeof(key));
-	struct table_link *l = table_find(&o->host_numbers, hash);
-	struct host_number *k;
-	int r;
+	struct host_number k = {
+		.dev = st->st_dev,
+		.ino = st->st_ino,
+		/* A directory that is mounted twice below the source is two inodes here. */
+		.salt = S_ISDIR(st->st_mode) ? table_hash(o->seed, rel, strlen(rel)) : 0,
+	};
+	int r = 0;
 
-	for (; l; l = table_next(l)) {
-		k = (struct host_number *)l;
-		if (k->dev == key[0] && k->ino == key[1] && k->salt == key[2]) {
-			*ret = k;
-			return 0;
-		}
-	}
-	k = calloc(1, sizeof(*k));
-	if (!k)
-		return -ENOMEM;
-	*k = (struct host_number){.dev = key[0], .ino = key[1], .salt = salt};
-	r = node_number(o, &k->number);
+	*ret = number_entry(o, k.dev, k.ino, k.salt);
+	if (*ret)
+		return 0;
+	r = node_number(o, &k.number);
 	if (r == 0)
-		r = table_add(&o->host_numbers, &k->link, hash);
-	if (r < 0) {
-		free(k);
-		return r;
-	}
-	redo_number(o, k);
-	*ret = k;
-	return 0;
+		r = number_add(o, &k, ret);
+	if (r == 0)
+		redo_number(o, *ret);
+	return r;
 }
 
 int host_number_set(struct ovl *o, uint64_t dev, uint64_t ino, uint64_t salt, store_ino number)
 {
-	uint64_t key[] = {dev, ino, salt};
-	uint64_t hash = table_hash(o->seed, key, sizeof(key));
-	struct table_link *l = table_find(&o->host_numbers, hash);
-	struct host_number *k;
-	int r;
+	const struct host_number new = {.dev = dev, .ino = ino, .salt = salt, .number = number};
+	struct host_number *k = number_entry(o, dev, ino, salt);
 
-	for (; l; l = table_next(l)) {
-		k = (struct host_number *)l;
-		if (k->dev == dev && k->ino == ino && k->salt == salt) {
-			k->number = number;
-			return 0;
-		}
-	}
-	k = calloc(1, sizeof(*k));
 	if (!k)
-		return -ENOMEM;
-	*k = (struct host_number){.dev = dev, .ino = ino, .salt = salt, .number = number};
-	r = table_add(&o->host_numbers, &k->link, hash);
-	if (r < 0)
-		free(k);
-	return r;
+		return number_add(o, &new, &k);
+	k->number = number;
+	return 0;
+}
+
+store_ino host_number_known(struct ovl *o, uint64_t dev, uint64_t ino)
+{
+	const struct host_number *k = number_entry(o, dev, ino, 0);
+
+	return k ? k->number : 0;
 }
 
 /* Is the place by which @n is known still the same host file? */
@@ -426,15 +444,24 @@ bool host_stale(struct ovl *o, const struct node *n)
 
 int host_recheck(struct ovl *o, struct node *n)
 {
+	const struct rec_origin *og = &n->rec.origin;
 	struct stat st;
 	int r;
 
 	if (!n->src || !host_stale(o, n))
 		return 0;
-	r = stat_rel(n->src, n->rec.origin.rel, &st);
-	if (r == -ENOENT ||
-	    (r == 0 && (st.st_dev != n->rec.origin.dev || st.st_ino != n->rec.origin.ino)))
-		return -ESTALE;
+	r = stat_rel(n->src, og->rel, &st);
+	if (r == -ENOENT || (r == 0 && (st.st_dev != og->dev || st.st_ino != og->ino))) {
+		const struct hostsrc_id id = {.dev = og->dev, .ino = og->ino};
+
+		/* Who has it open sees it on. */
+		r = S_ISREG(n->rec.mode) ? hostsrc_stat_held(n->src->h, og->rel, &id, &st)
+					 : -ESTALE;
+		if (r < 0 && r != -ENOMEM) {
+			host_lost(o, n);
+			r = -ESTALE;
+		}
+	}
 	if (r == 0)
 		host_update(o, n, &st);
 	return r;
@@ -465,8 +492,10 @@ static int materialise_one(struct ovl *o, struct node *n)
 	int r = n->src ? load_target(n) : -EIO;
 
 	/* Another file has the name: that one must not come to be hidden by what this one was. */
-	if (r == 0 && S_ISREG(n->rec.mode) && !place_holds(n))
+	if (r == 0 && S_ISREG(n->rec.mode) && !place_holds(n)) {
+		host_lost(o, n);
 		r = -ESTALE;
+	}
 	if (r == 0)
 		r = xattr_load_host(o, n);
 	if (r == 0)

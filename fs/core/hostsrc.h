@@ -9,8 +9,9 @@
  * Inode numbers: a host inode on the source's own device with a number below 2^40 gets
  * STORE_HOST_INO | index << 40 | host inode, the same in every run; others are numbered by the core.
  *
- * Threads: all calls at once. Descriptors of opened files are cached (bounded, least recently used); a
- * file that the host replaces under its name is seen within 20 ms.
+ * Threads: all calls at once. Files that were looked up or read are held by descriptors (bounded, least
+ * recently used), so that one that the host replaces or removes can be read on; what its name leads to then is
+ * seen within 20 ms.
  * Errors: of openat2(2), fstatat(2), pread(2); -ESTALE the file is not the one asked for any more.
  */
 #pragma once
@@ -35,6 +36,15 @@ unsigned hostsrc_flags(const struct hostsrc *h);
 /* lstat of @rel ("" is the root). With REC_ORIGIN_PUBLIC: -ENOENT for what not everyone may read
  * (files and directories without o+r, directories without o+x, and device nodes). */
 int hostsrc_stat(struct hostsrc *h, const char *rel, struct stat *ret) MUST_USE;
+/* The same, and a regular file is held from now on: until hostsrc_forget(), or until it is the least recently used
+ * of too many. */
+int hostsrc_look(struct hostsrc *h, const char *rel, struct stat *ret) MUST_USE;
+/* Nobody needs the file any more that @rel named; NULL: only its descriptor from hostsrc_look() is known. */
+void hostsrc_forget(struct hostsrc *h, const char *rel, uint64_t dev, uint64_t ino);
+/* The held ones that have no name left on the host, of those not looked at for @age_ms; asks the host, so hold
+ * no lock. Is any file held? */
+bool hostsrc_nameless(struct hostsrc *h, long long age_ms,
+		      void (*fn)(void *arg, uint64_t dev, uint64_t ino), void *arg);
 /* 0: must be numbered by the core. */
 store_ino hostsrc_ino(const struct hostsrc *h, const struct stat *st);
 int hostsrc_readlink(struct hostsrc *h, const char *rel, char ret_target[static 4096]) MUST_USE;
@@ -55,9 +65,12 @@ bool hostsrc_racy(const struct stat *st);
 enum hostsrc_be {
 	HOSTSRC_ANY, /* whatever is there now */
 	HOSTSRC_FILE, /* the file of @id's device and number, with the bytes that it has now. When another has
-		       * taken its place it is still read while its descriptor is cached */
+		       * taken its place it is still read while it is held */
 	HOSTSRC_SAME, /* that, unchanged */
 };
+/* Attributes of the file @id that was at @rel, also when its name is gone; -ESTALE: it is not held. */
+int hostsrc_stat_held(struct hostsrc *h, const char *rel, const struct hostsrc_id *id,
+		      struct stat *ret) MUST_USE;
 /* pread of a regular file, through the descriptor cache; short only at its end. -ESTALE: it is not, or after
  * the read was not any more, what it must be. */
 ssize_t hostsrc_pread(struct hostsrc *h, const char *rel, enum hostsrc_be be,

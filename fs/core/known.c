@@ -190,10 +190,14 @@ int known_load(struct ovl *o, store_ino ino, struct node **ret)
 	if (r == 0 && n->ino == ino)
 		notify_inode(o, ino);
 	node_put(o, dir);
+	if (r == 0 && n->ino != ino)
+		r = -ENOENT;
+	if (r == -ENOENT) { /* the kernel may still believe the name */
+		notify_entry(o, parent, name, len);
+		r = -ESTALE;
+	}
 	if (r < 0)
-		return r == -ENOENT ? -ESTALE : r;
-	if (n->ino != ino)
-		return -ESTALE;
+		return r;
 	*ret = n;
 	return 0;
 }

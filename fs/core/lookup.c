@@ -192,6 +192,11 @@ int ovl_readlink(struct ovl *o, store_ino ino, char ret_target[static 4096])
 			r = -EIO;
 	} else {
 		r = n->src ? hostsrc_readlink(n->src->h, n->rec.origin.rel, ret_target) : -EIO;
+		/* Something else has its name: the caller is to look for that anew. */
+		if (n->host_only && (r == -EINVAL || r == -ENOENT)) {
+			host_lost(o, n);
+			r = -ESTALE;
+		}
 	}
 	unlock(o);
 	return r;

@@ -120,6 +120,7 @@ void content_unref(struct content_ref *c)
 
 static void node_free(struct ovl *o, struct node *n)
 {
+	host_forget(n);
 	redo_drop(o, n);
 	if (n->known && !n->held)
 		redo_forgot(o, n->ino);

@@ -8,21 +8,28 @@
 
 #define HOUSE_MS 500 /* between two rounds of housekeeping */
 
+/* With nt->lock: until something is asked of the thread, but not longer than @ms. */
+static void wait_for(struct notifier *nt, long ms)
+{
+	struct timespec until;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += ms / 1000;
+	until.tv_nsec += ms % 1000 * 1000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_sec++;
+		until.tv_nsec -= 1000000000;
+	}
+	(void)pthread_cond_timedwait(&nt->cond, &nt->lock, &until);
+}
+
 /* With nt->lock, which is dropped meanwhile. */
 static void keep_house(struct ovl *o, int64_t *next)
 {
 	struct notifier *nt = &o->notifier;
 
 	if (io_now_ms() < *next) {
-		struct timespec until;
-
-		(void)clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_nsec += HOUSE_MS / 5 * 1000000;
-		if (until.tv_nsec >= 1000000000) {
-			until.tv_sec++;
-			until.tv_nsec -= 1000000000;
-		}
-		(void)pthread_cond_timedwait(&nt->cond, &nt->lock, &until);
+		wait_for(nt, HOUSE_MS / 5);
 		return;
 	}
 	nt->housekeeping = false;
@@ -32,36 +39,61 @@ static void keep_house(struct ovl *o, int64_t *next)
 	pthread_mutex_lock(&nt->lock);
 }
 
+/* With nt->lock, which is dropped meanwhile. */
+static void let_go(struct ovl *o, int64_t *next)
+{
+	struct notifier *nt = &o->notifier;
+	int64_t now = io_now_ms();
+
+	if (now < *next) {
+		wait_for(nt, (long)(*next - now));
+		return;
+	}
+	atomic_store(&nt->holding, false);
+	pthread_mutex_unlock(&nt->lock);
+	if (host_let_go(o))
+		atomic_store(&nt->holding, true);
+	*next = io_now_ms() + HOST_HELD_MS;
+	pthread_mutex_lock(&nt->lock);
+}
+
+static void tell(struct ovl *o, struct notice *list)
+{
+	while (list) {
+		struct notice *next = list->next;
+
+		if (list->len && o->notify.inval_entry)
+			o->notify.inval_entry(o->notify.arg, list->ino, list->name, list->len);
+		else if (!list->len && o->notify.inval_inode)
+			o->notify.inval_inode(o->notify.arg, list->ino);
+		free(list);
+		list = next;
+	}
+}
+
 static void *notify_main(void *arg)
 {
 	struct ovl *o = arg;
 	struct notifier *nt = &o->notifier;
-	int64_t house = 0;
+	int64_t house = 0, held = 0;
 
 	pthread_mutex_lock(&nt->lock);
 	while (!nt->stop) {
 		struct notice *list = nt->first;
 
-		if (!list && nt->housekeeping) {
+		if (list) {
+			nt->first = NULL;
+			nt->last = &nt->first;
+			pthread_mutex_unlock(&nt->lock);
+			tell(o, list);
+			pthread_mutex_lock(&nt->lock);
+		} else if (nt->housekeeping) {
 			keep_house(o, &house);
-			continue;
-		}
-		if (!list) {
+		} else if (atomic_load(&nt->holding)) {
+			let_go(o, &held);
+		} else {
 			pthread_cond_wait(&nt->cond, &nt->lock);
-			continue;
 		}
-		nt->first = NULL;
-		nt->last = &nt->first;
-		pthread_mutex_unlock(&nt->lock);
-		while (list) {
-			struct notice *next = list->next;
-
-			if (o->notify.inval_inode)
-				o->notify.inval_inode(o->notify.arg, list->ino);
-			free(list);
-			list = next;
-		}
-		pthread_mutex_lock(&nt->lock);
 	}
 	pthread_mutex_unlock(&nt->lock);
 	return NULL;
@@ -130,15 +162,18 @@ void notify_release(struct ovl *o)
 	pthread_mutex_destroy(&nt->lock);
 }
 
-void notify_inode(struct ovl *o, store_ino ino)
+void notify_entry(struct ovl *o, store_ino parent, const char *name, size_t len)
 {
 	struct notifier *nt = &o->notifier;
 	struct notice *k;
 
-	k = calloc(1, sizeof(*k));
+	k = calloc(1, sizeof(*k) + len + 1);
 	if (!k)
 		return; /* the answer's time limit still holds */
-	k->ino = ino;
+	k->ino = parent;
+	k->len = len;
+	if (len)
+		memcpy(k->name, name, len);
 	pthread_mutex_lock(&nt->lock);
 	if (nt->running) {
 		*nt->last = k;
@@ -148,6 +183,23 @@ void notify_inode(struct ovl *o, store_ino ino)
 	}
 	pthread_mutex_unlock(&nt->lock);
 	free(k);
+}
+
+void notify_inode(struct ovl *o, store_ino ino)
+{
+	notify_entry(o, ino, NULL, 0);
+}
+
+void notify_holding(struct ovl *o)
+{
+	struct notifier *nt = &o->notifier;
+
+	if (atomic_load_explicit(&nt->holding, memory_order_relaxed))
+		return;
+	pthread_mutex_lock(&nt->lock);
+	atomic_store(&nt->holding, true);
+	pthread_cond_signal(&nt->cond);
+	pthread_mutex_unlock(&nt->lock);
 }
 
 void notify_housekeeping(struct ovl *o)

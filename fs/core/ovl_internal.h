@@ -30,6 +30,7 @@
 #define CAPABILITY      "security.capability"
 #define HOST_TTL_MS     1000
 #define STABLE_TTL_MS   60000
+#define HOST_HELD_MS    5000 /* between two looks at a host file that is held */
 #define POL_UNKNOWN     (-1)
 
 /* ---- structures ---- */
@@ -201,7 +202,9 @@ struct change_log {
 
 struct notice {
 	struct notice *next;
-	store_ino ino;
+	store_ino ino; /* with a name: of the directory */
+	size_t len;
+	char name[];
 };
 struct notifier {
 	pthread_mutex_t lock; /* leaf */
@@ -210,6 +213,7 @@ struct notifier {
 	bool running, stop;
 	struct notice *first, **last;
 	bool housekeeping;
+	atomic_bool holding;
 };
 
 /* Group commit: whoever finds no flush running runs the next one for all that wait. */
@@ -516,15 +520,25 @@ int host_number_of(struct ovl *o, struct node *dir, const char *name, size_t len
 /* At open, from the journal: the number that a host inode has been given. */
 int host_number_set(struct ovl *o, uint64_t dev, uint64_t ino, uint64_t salt,
 		    store_ino number) MUST_USE;
+/* That of a file, when it was given one; else 0. */
+store_ino host_number_known(struct ovl *o, uint64_t dev, uint64_t ino);
 /* Record an untouched host inode, and the way to it, because it is about to change. Freeze held. */
 int host_materialise(struct ovl *o, struct node *n) MUST_USE;
 /* Does the host have to be asked again? Any lock. */
 bool host_stale(struct ovl *o, const struct node *n);
-/* Ask it; -ESTALE when the file is gone. */
+/* Ask it; -ESTALE when the file is gone and not held either. */
 int host_recheck(struct ovl *o, struct node *n) MUST_USE;
 uint32_t host_ttl(const struct ovl *o, unsigned origin_flags);
 void host_release(struct ovl *o);
 int host_join(const char *dir, const char *name, size_t len, char **ret) MUST_USE;
+
+/* ---- host_held.c ---- */
+/* EX. Another file has the name of @n, which cannot be had any more: whoever looks for the name is to find that. */
+void host_lost(struct ovl *o, struct node *n);
+/* EX: @n is about to go. */
+void host_forget(struct node *n);
+/* No lock; the notifier's thread. False: no host file is held. */
+bool host_let_go(struct ovl *o);
 
 /* ---- notify.c ---- */
 /* Its lock serves from here to notify_release, whether the thread runs or not. */
@@ -532,6 +546,9 @@ void notify_init(struct ovl *o);
 void notify_release(struct ovl *o);
 int notify_start(struct ovl *o) MUST_USE;
 void notify_inode(struct ovl *o, store_ino ino);
+void notify_entry(struct ovl *o, store_ino parent, const char *name, size_t len);
+/* Host files are held: host_let_go() from time to time. Any lock. */
+void notify_holding(struct ovl *o);
 /* memory_housekeeping() soon, but not without pause. Any lock. */
 void notify_housekeeping(struct ovl *o);
 

@@ -10,6 +10,8 @@
 struct told {
 	atomic_uint n;
 	_Atomic store_ino ino;
+	atomic_uint names;
+	char name[16]; /* the last one */
 };
 
 static void inval(void *arg, store_ino ino)
@@ -18,6 +20,23 @@ static void inval(void *arg, store_ino ino)
 
 	atomic_store(&t->ino, ino);
 	atomic_fetch_add(&t->n, 1);
+}
+
+static void inval_name(void *arg, store_ino parent, const char *name, size_t len)
+{
+	struct told *t = arg;
+
+	(void)parent;
+	snprintf(t->name, sizeof(t->name), "%.*s", (int)len, name);
+	atomic_fetch_add(&t->names, 1);
+}
+
+static void eq_told(struct told *t, unsigned n, const char *name, const char *what)
+{
+	for (int i = 0; i < 500 && atomic_load(&t->names) < n; i++)
+		(void)usleep(10000);
+	eq_int(atomic_load(&t->names), n, "%s", what);
+	eq_str(t->name, name, "which is the name");
 }
 
 static void put(const char *dir, const char *name, const char *text)
@@ -211,7 +230,7 @@ static void test_reuse(struct fx *f, const char *host)
 }
 
 /* Held open here, replaced there by another file of the same name. */
-static void test_replaced(struct fx *f, const char *host)
+static void test_replaced(struct fx *f, const char *host, struct told *t)
 {
 	struct ovl_entry old, new;
 	struct ovl_attr a;
@@ -230,6 +249,7 @@ static void test_replaced(struct fx *f, const char *host)
 	eq_int(ovl_write(f->o, old.ino, 0, "F", 1, false), -ESTALE,
 	       "a write to the old one is refused");
 	eq_int(ovl_setattr(f->o, old.ino, &st, OVL_SET_MODE, &a), -ESTALE, "and a chmod");
+	eq_told(t, 2, "doc", "each time the name is told to be another's");
 	eq_file(f, "doc", "second", "so that the new one is not hidden");
 	if (fx_get(f, "doc", &new) < 0)
 		tap_fatal("walk");
@@ -245,6 +265,39 @@ static void test_replaced(struct fx *f, const char *host)
 	move(host, "tool.new", "tool");
 	(void)usleep(40000);
 	eq_file(f, "tool", "two", "shows the file that has the name");
+}
+
+/* Believed, and never read before another has its name. */
+static void test_believed(struct fx *f, const char *host, struct told *t)
+{
+	struct timespec ttl = {.tv_sec = 1, .tv_nsec = 100000000};
+	char path[2 * PATH_MAX], buf[4096] = "";
+	unsigned told = atomic_load(&t->names);
+	struct ovl_entry file, link;
+	struct ovl_attr a;
+
+	put(host, "believed", "before");
+	snprintf(path, sizeof(path), "%s/pointer", host);
+	if (symlink("believed", path) < 0)
+		tap_fatal("symlink");
+	if (fx_get(f, "believed", &file) < 0 || fx_get(f, "pointer", &link) < 0)
+		tap_fatal("look");
+	put(host, "new", "after, and longer");
+	move(host, "new", "believed");
+	put(host, "new", "no link");
+	move(host, "new", "pointer");
+	eq_int(ovl_read(f->o, file.ino, 0, buf, sizeof(buf)), 6, "a replaced file is read");
+	eq_str(buf, "before", "whole, as it was");
+	(void)nanosleep(&ttl, NULL);
+	eq_int(ovl_getattr(f->o, file.ino, &a), 0, "it has attributes also later");
+	eq_int(a.st.st_size, 6, "its own");
+	eq_int(ovl_readlink(f->o, link.ino, buf), -ESTALE,
+	       "what is no link any more is looked for anew");
+	eq_told(t, told + 1, "pointer", "and the kernel told");
+	ovl_forget(f->o, link.ino, 1);
+	ovl_forget(f->o, file.ino, 1);
+	eq_int(ovl_read(f->o, file.ino, 0, buf, sizeof(buf)), -ESTALE,
+	       "what was forgotten is gone");
 }
 
 static int number(void *arg, const char *name, uint64_t cookie, const struct ovl_entry *e)
@@ -540,7 +593,8 @@ int main(void)
 	if (mkdir(host, 0755) < 0)
 		tap_fatal("mkdir");
 	fx_child(&f, fx_host_layer(&f, host, 0));
-	f.opts.notify = (struct ovl_notify){.arg = &t, .inval_inode = inval};
+	f.opts.notify =
+		(struct ovl_notify){.arg = &t, .inval_inode = inval, .inval_entry = inval_name};
 	fx_mount(&f);
 	test_live(&f, host, &t);
 	test_commit(&f, host);
@@ -548,7 +602,8 @@ int main(void)
 	test_links(&f, host);
 	test_reuse(&f, host);
 	test_listing(&f, host);
-	test_replaced(&f, host);
+	test_replaced(&f, host, &t);
+	test_believed(&f, host, &t);
 	test_same_tick(&f, host);
 	test_ended_not_flushed(&f, host);
 	test_number_of_the_dead(&f, host);

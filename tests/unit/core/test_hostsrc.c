@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/xattr.h>
 #include <time.h>
 
@@ -285,6 +286,90 @@ static void test_many(struct fixture *f, struct hostsrc *h)
 	ok(open_fds() - before <= 128, "%d descriptors are kept", open_fds() - before);
 }
 
+static void count_one(void *arg, uint64_t dev, uint64_t ino)
+{
+	const struct hostsrc_id *id = arg;
+
+	eq_int(dev == id->dev && ino == id->ino, 1, "a held file without a name is told");
+}
+
+static void look_at(struct hostsrc *h, const char *rel, struct hostsrc_id *ret)
+{
+	struct stat st;
+
+	if (hostsrc_look(h, rel, &st) < 0)
+		tap_fatal("look %s", rel);
+	hostsrc_id_of(&st, ret);
+}
+
+/* Looked at and never read, then replaced: still to be had, until it is let go. */
+static void test_held(struct fixture *f, struct hostsrc *h)
+{
+	char p[PATH_MAX], q[PATH_MAX], buf[8] = "";
+	struct hostsrc_id id;
+	struct stat st;
+
+	fixture_file(f, "src/held", "older", 5);
+	look_at(h, "held", &id);
+	eq_int(hostsrc_nameless(h, 0, count_one, &id), true, "a file is held");
+	fixture_file(f, "src/held.new", "newer!", 6);
+	fixture_path(f, "src/held.new", p);
+	fixture_path(f, "src/held", q);
+	(void)rename(p, q);
+	eq_int(hostsrc_stat_held(h, "held", &id, &st), 0, "a replaced file has attributes");
+	ok(st.st_size == 5 && st.st_nlink == 1, "its own");
+	eq_int(hostsrc_pread(h, "held", HOSTSRC_FILE, &id, 0, buf, 8), 5, "and is read");
+	eq_str(buf, "older", "as it was");
+	eq_int(hostsrc_pread(h, "held", HOSTSRC_ANY, NULL, 0, buf, 8), 6,
+	       "its name leads to the new one");
+	eq_int(hostsrc_nameless(h, 0, count_one, &id), true, "and it is held on");
+	hostsrc_forget(h, "held", id.dev, id.ino);
+	eq_int(hostsrc_pread(h, "held", HOSTSRC_FILE, &id, 0, buf, 8), -ESTALE,
+	       "what was let go is gone");
+	eq_int(hostsrc_stat_held(h, "held", &id, &st), -ESTALE, "with its attributes");
+	eq_int(hostsrc_nameless(h, 0, count_one, NULL), false, "nothing is held");
+}
+
+#define HELD 60
+
+/* Of many the last ones are held, and no more than there is room for. */
+static void test_held_bounded(struct fixture *f)
+{
+	struct rlimit rl, few;
+	struct hostsrc_id id[HELD];
+	struct hostsrc *h;
+	char p[PATH_MAX], buf[4];
+	int had = 0;
+
+	if (getrlimit(RLIMIT_NOFILE, &rl) < 0)
+		tap_fatal("getrlimit");
+	few = rl;
+	few.rlim_cur = 16 * HELD / 2;
+	if (setrlimit(RLIMIT_NOFILE, &few) < 0)
+		tap_fatal("setrlimit");
+	fixture_path(f, "src", p);
+	if (hostsrc_open(p, 0, 7, &h) < 0)
+		tap_fatal("hostsrc_open");
+	for (unsigned i = 0; i < HELD; i++) {
+		char name[32];
+
+		(void)snprintf(name, sizeof(name), "src/few%u", i);
+		fixture_file(f, name, "few", 3);
+		look_at(h, name + 4, &id[i]);
+	}
+	for (unsigned i = 0; i < HELD; i++) {
+		char name[32];
+
+		(void)snprintf(name, sizeof(name), "src/few%u", i);
+		fixture_path(f, name, p);
+		(void)unlink(p);
+		had += hostsrc_pread(h, name + 4, HOSTSRC_FILE, &id[i], 0, buf, 3) == 3;
+	}
+	eq_int(had, HELD / 2, "the last ones that were looked at can be read");
+	hostsrc_close(h);
+	(void)setrlimit(RLIMIT_NOFILE, &rl);
+}
+
 struct flicker {
 	char path[PATH_MAX];
 	atomic_bool stop;
@@ -348,6 +433,8 @@ int main(void)
 	test_sparse(&f, h);
 	test_xattrs(&f, h);
 	test_many(&f, h);
+	test_held(&f, h);
+	test_held_bounded(&f);
 	test_flicker(&f, h);
 	hostsrc_close(h);
 	fixture_close(&f);
