@@ -212,5 +212,5 @@ int cli_view(const struct cli_view_opts *o, struct cli_view *v, struct diag *dia
 /* ---- commands ---- */
 
 extern const struct cli_command cmd_serve, cmd_run, cmd_status, cmd_log, cmd_diff, cmd_commit,
-	cmd_rollback, cmd_reset, cmd_undo, cmd_mount, cmd_umount, cmd_env, cmd_fsck, cmd_gc,
-	cmd_probe;
+	cmd_rollback, cmd_reset, cmd_undo, cmd_fork, cmd_mount, cmd_umount, cmd_env, cmd_fsck,
+	cmd_gc, cmd_probe;

@@ -1,5 +1,6 @@
 /* rattan diff: what changed, by name and by content. */
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -183,6 +184,9 @@ static int spawn_diff(const struct side *a, const struct side *b)
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
 			return ret_nerrno();
+	/* Nobody reads any more: the same end as when we had written it. */
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE)
+		(void)raise(SIGPIPE);
 	return WIFEXITED(status) && WEXITSTATUS(status) < 2 ? 0 : -EIO;
 }
 

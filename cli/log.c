@@ -8,12 +8,12 @@
 struct out {
 	cJSON *json; /* or NULL: text */
 	unsigned long left, shown;
-	const char *env, *head; /* where it is */
+	const char *head; /* where it is */
 };
 
 static bool is_head(const struct out *o, const struct ctl_commit *cm)
 {
-	return !strcmp(cm->id, o->head) && !strcmp(cm->env, o->env);
+	return !strcmp(cm->id, o->head);
 }
 
 static void put_text(const struct out *o, const struct ctl_commit *cm)
@@ -109,7 +109,6 @@ static int run(int argc, char **argv)
 	r = ctl_status(e.ctl, &diag, &st);
 	if (r < 0)
 		return cli_fail_errno(r, &diag, "log");
-	out.env = st.env;
 	out.head = st.head;
 	if (json)
 		out.json = cJSON_CreateArray();
@@ -133,7 +132,7 @@ const struct cli_command cmd_log = {
 	.details =
 		"A line is: id, time, files added ~modified -deleted, message, (label). [head] is the\n"
 		"commit that the environment is at; [auto], with --auto, what a rollback, a reset or the\n"
-		"end of an MCP session left behind.\n\n"
+		"end of an MCP session left behind. Of a fork also those before it.\n\n"
 		"Example:\n  rattan log -n 10\n",
 	.run = run,
 };

@@ -23,6 +23,7 @@ enum {
 	OPT_READY,
 	OPT_TAKEOVER,
 	OPT_REV,
+	OPT_NAME,
 	OPT_DIR,
 	OPT_IDS,
 	OPT_FOREGROUND,
@@ -46,6 +47,7 @@ static const struct option options[] = {
 	{"ready-fd", required_argument, NULL, OPT_READY},
 	{"takeover", required_argument, NULL, OPT_TAKEOVER},
 	{"rev", required_argument, NULL, OPT_REV},
+	{"name", required_argument, NULL, OPT_NAME},
 	{"dir", required_argument, NULL, OPT_DIR},
 	{"ids", required_argument, NULL, OPT_IDS},
 	{"foreground", no_argument, NULL, OPT_FOREGROUND},
@@ -72,6 +74,7 @@ static const char usage[] =
 	"  mount  --data-dir D --env NAME --rev REV --dir DIR [--ids stored|squash] [--foreground]\n"
 	"         mount a commit on the host, read-only\n"
 	"  admin list   --data-dir D --ready-fd N\n"
+	"  admin fork   --data-dir D --env FROM --rev REV --name NEW --ready-fd N\n"
 	"  admin remove --data-dir D --env NAME --ready-fd N\n"
 	"  admin fsck   --data-dir D [--quick] [--repair] --ready-fd N\n"
 	"  admin gc     --data-dir D [--dry-run] [--shrink] [--removed] --ready-fd N\n"
@@ -167,6 +170,9 @@ static int parse_one(struct daemon_opts *o, int c)
 	case OPT_REV:
 		o->rev = optarg;
 		return 0;
+	case OPT_NAME:
+		o->name = optarg;
+		return 0;
 	case OPT_DIR:
 		o->dir = optarg;
 		return 0;
@@ -195,31 +201,42 @@ static int parse_one(struct daemon_opts *o, int c)
 	}
 }
 
+enum {
+	NEEDS_RUN = 1 << 0,
+	NEEDS_ENV = 1 << 1,
+	NEEDS_DIR = 1 << 2,
+	NEEDS_REV = 1 << 3,
+	NEEDS_NAME = 1 << 4,
+};
+
 static const struct {
 	const char *name, *sub;
 	int (*run)(const struct daemon_opts *o);
-	bool needs_run, needs_env, needs_dir, needs_rev;
+	unsigned needs;
 } commands[] = {
-	{"env", NULL, daemon_env, true, true, false, false},
-	{"serve", NULL, daemon_serve, false, true, true, false},
-	{"mount", NULL, daemon_mount, false, true, true, true},
-	{"admin", "list", daemon_admin_list, false, false, false, false},
-	{"admin", "remove", daemon_admin_remove, false, true, false, false},
-	{"admin", "fsck", daemon_admin_fsck, false, false, false, false},
-	{"admin", "gc", daemon_admin_gc, false, false, false, false},
+	{"env", NULL, daemon_env, NEEDS_RUN | NEEDS_ENV},
+	{"serve", NULL, daemon_serve, NEEDS_ENV | NEEDS_DIR},
+	{"mount", NULL, daemon_mount, NEEDS_ENV | NEEDS_DIR | NEEDS_REV},
+	{"admin", "list", daemon_admin_list, 0},
+	{"admin", "fork", daemon_admin_fork, NEEDS_ENV | NEEDS_REV | NEEDS_NAME},
+	{"admin", "remove", daemon_admin_remove, NEEDS_ENV},
+	{"admin", "fsck", daemon_admin_fsck, 0},
+	{"admin", "gc", daemon_admin_gc, 0},
 };
 
 static int run_command(const struct daemon_opts *o, int nargs, char **args)
 {
+	unsigned given = (o->run_dir ? NEEDS_RUN : 0) | (o->env ? NEEDS_ENV : 0) |
+			 (o->dir ? NEEDS_DIR : 0) | (o->rev ? NEEDS_REV : 0) |
+			 (o->name ? NEEDS_NAME : 0);
+
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
 		int want = commands[i].sub ? 2 : 1;
 
 		if (nargs != want || strcmp(args[0], commands[i].name) != 0 ||
 		    (want == 2 && strcmp(args[1], commands[i].sub) != 0))
 			continue;
-		if (!o->data_dir || (commands[i].needs_run && !o->run_dir) ||
-		    (commands[i].needs_env && !o->env) || (commands[i].needs_dir && !o->dir) ||
-		    (commands[i].needs_rev && !o->rev))
+		if (!o->data_dir || (commands[i].needs & ~given))
 			return -EINVAL;
 		return commands[i].run(o) < 0 ? 1 : 0;
 	}

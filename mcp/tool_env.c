@@ -299,6 +299,50 @@ static int run_rollback(struct tool_call *call, const cJSON *args, struct tool_r
 	return env_end(&e, r, out);
 }
 
+static int say_forked(struct tool_result *out, const struct ctl_env_info *made,
+		      const struct ctl_env_info *from)
+{
+	char id[16];
+	int r = buf_printf(&out->text,
+			   "forked %s from %s at %s: give environment=\"%s\" to work in it\n",
+			   made->name, from->name, short_id(made->head, id), made->name);
+
+	if (!r && from->dirty)
+		r = buf_printf(&out->text,
+			       "[what is uncommitted in %s is not in it: env_commit first, "
+			       "then fork]\n",
+			       from->name);
+	out->meta = cJSON_CreateObject();
+	if (out->meta) {
+		(void)cJSON_AddStringToObject(out->meta, "environment", made->name);
+		(void)cJSON_AddStringToObject(out->meta, "from", from->name);
+		(void)cJSON_AddStringToObject(out->meta, "head", made->head);
+		(void)cJSON_AddBoolToObject(out->meta, "from_dirty", from->dirty);
+	}
+	return r;
+}
+
+static int run_fork(struct tool_call *call, const cJSON *args, struct tool_result *out)
+{
+	const char *name = NULL, *rev = "head";
+	struct ctl_env_info i[2];
+	struct env_call e;
+	int r = arg_str(args, ARG("name", "new_environment"), out, &name);
+
+	if (r < 0 || arg_str(args, ARG("rev", "to_commit_id", "commit_id"), out, &rev) < 0)
+		return 0;
+	if (!r || !*name)
+		return tool_error(out,
+				  "'name' is missing: what the new environment is to be called");
+	if (!env_begin(call, args, out, &e))
+		return 0;
+	r = ctl_env_fork(session_opts(tool_session(call))->data_dir, client_env(e.client), rev,
+			 name, &e.diag, i);
+	if (!r)
+		r = say_forked(out, &i[0], &i[1]);
+	return env_end(&e, r, out);
+}
+
 static int run_reset(struct tool_call *call, const cJSON *args, struct tool_result *out)
 {
 	struct ctl_moved mv = {0};
@@ -377,6 +421,21 @@ const struct mcp_tool tool_env_rollback = {
 		"commands\"},"),
 	.flags = TOOL_DESTRUCTIVE | TOOL_IDEMPOTENT,
 	.run = run_rollback,
+};
+
+const struct mcp_tool tool_env_fork = {
+	.name = "env_fork",
+	.title = "Fork",
+	.description =
+		"Make a new environment from any commit of this one, to try something beside it. Constant time, "
+		"nothing is copied; the two are independent from then on. Other tools work in it with "
+		"environment=name.",
+	.input_schema = SCHEMA(
+		"\"name\":{\"type\":\"string\",\"description\":\"Of the new environment\"},"
+		"\"rev\":{\"type\":\"string\",\"default\":\"head\",\"description\":\"Commit id or its first digits, a "
+		"name, or base\"},"),
+	.flags = 0,
+	.run = run_fork,
 };
 
 #define RESET_SCHEMA                                                                              \

@@ -25,6 +25,7 @@ const struct mcp_tool *const mcp_tools[] = {
 	&tool_env_commit,
 	&tool_env_snapshot_list,
 	&tool_env_rollback,
+	&tool_env_fork,
 	&tool_env_reset,
 	&tool_env_discard,
 	&tool_bind_host_dir,

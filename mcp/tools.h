@@ -20,6 +20,7 @@ extern const struct mcp_tool tool_env_diff;
 extern const struct mcp_tool tool_env_commit;
 extern const struct mcp_tool tool_env_snapshot_list;
 extern const struct mcp_tool tool_env_rollback;
+extern const struct mcp_tool tool_env_fork;
 extern const struct mcp_tool tool_env_reset;
 extern const struct mcp_tool tool_env_discard;
 extern const struct mcp_tool tool_bind_host_dir;

@@ -286,6 +286,17 @@ static int is_sealed(struct store *s, MDB_txn *t, store_layer layer)
 	return rec.state == STORE_LAYER_SEALED ? 0 : -EINVAL;
 }
 
+/* With an open layer over its head. */
+static int env_add(struct store *s, MDB_txn *t, struct store_env *e)
+{
+	int r = is_sealed(s, t, e->head);
+
+	(void)clock_gettime(CLOCK_REALTIME, &e->created);
+	if (r == 0)
+		r = store_layer_add(s, t, e->head, &e->open);
+	return r < 0 ? r : env_write(s, t, e, MDB_NOOVERWRITE);
+}
+
 int store_env_create(struct store *s, const char *name, store_layer base, const char *base_name,
 		     struct store_env *ret)
 {
@@ -299,14 +310,33 @@ int store_env_create(struct store *s, const char *name, store_layer base, const 
 		return -EINVAL;
 	(void)snprintf(e.name, sizeof(e.name), "%s", name);
 	(void)snprintf(e.base_name, sizeof(e.base_name), "%s", base_name ? base_name : "");
-	(void)clock_gettime(CLOCK_REALTIME, &e.created);
 	r = store_tx_begin(s, &t);
 	if (r == 0)
-		r = is_sealed(s, t, base);
+		r = env_add(s, t, &e);
 	if (r == 0)
-		r = store_layer_add(s, t, base, &e.open);
+		r = store_tx_commit(s, &t);
 	if (r == 0)
-		r = env_write(s, t, &e, MDB_NOOVERWRITE);
+		*ret = e;
+	return r;
+}
+
+int store_env_fork(struct store *s, const char *from, const char *name, store_layer at,
+		   struct store_env *ret)
+{
+	cleanup_tx MDB_txn *t = NULL;
+	struct store_env e = {0};
+	int r;
+
+	if (!store_env_name_valid(from) || !store_env_name_valid(name))
+		return -EINVAL;
+	r = store_tx_begin(s, &t);
+	if (r == 0)
+		r = env_read(s, t, from, &e);
+	if (r < 0)
+		return r;
+	(void)snprintf(e.name, sizeof(e.name), "%s", name);
+	e.head = at;
+	r = env_add(s, t, &e);
 	if (r == 0)
 		r = store_tx_commit(s, &t);
 	if (r == 0)

@@ -216,6 +216,10 @@ struct store_env {
 bool store_env_name_valid(const char *name);
 int store_env_create(struct store *s, const char *name, store_layer base, const char *base_name,
 		     struct store_env *ret) MUST_USE;
+/* An environment @name at the sealed layer @at, with the base of @from: one transaction, constant time. -ENOENT no
+ * @from, or no such layer; -EEXIST there is one of that name. */
+int store_env_fork(struct store *s, const char *from, const char *name, store_layer at,
+		   struct store_env *ret) MUST_USE;
 int store_env_get(struct store *s, const char *name, struct store_env *ret) MUST_USE;
 int store_env_list(struct store *s, int (*fn)(void *arg, const struct store_env *e),
 		   void *arg) MUST_USE;

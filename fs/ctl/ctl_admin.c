@@ -88,6 +88,41 @@ int ctl_env_list(const char *data_dir, struct diag *diag,
 	return r;
 }
 
+/* What a daemon still holds in memory counts as well when it is said whether anything is uncommitted. */
+static void flush_running(const char *data, const char *env)
+{
+	struct ctl_env_opts o = {.data_dir = data, .env = env, .no_start = true};
+	cleanup_ctl struct ctl *c = NULL;
+
+	if (ctl_open(&o, NULL, &c) == 0)
+		(void)!ctl_flush(c, NULL);
+}
+
+int ctl_env_fork(const char *data_dir, const char *env, const char *rev, const char *name,
+		 struct diag *diag, struct ctl_env_info ret[static 2])
+{
+	cleanup_free char *data = NULL;
+	cleanup_buf struct buf raw = {0};
+	struct ctl_argv a = {.n = 1};
+	struct ctl_rep_doc rep;
+	int r = ctl_admin_argv(&a, "fork", data_dir, diag, &data);
+
+	if (r < 0)
+		return r;
+	flush_running(data, env);
+	ctl_argv_opt(&a, "--env", env);
+	ctl_argv_opt(&a, "--rev", rev ? rev : "head");
+	ctl_argv_opt(&a, "--name", name);
+	r = ctl_spawn(&a, NULL, diag, &raw, &rep);
+	if (r < 0)
+		return r;
+	r = rep.nitems == 2 ? 0 : -EBADMSG;
+	for (uint32_t i = 0; i < 2 && r == 0; i++)
+		r = ctl_item_get(&rep.items[i], &ctl_table_env, &ret[i]);
+	ctl_rep_release(&rep);
+	return r;
+}
+
 static int end_daemon(const char *data, const char *env, bool force, struct diag *diag)
 {
 	struct ctl_env_opts o = {.data_dir = data, .env = env, .no_start = true};

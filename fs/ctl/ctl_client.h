@@ -196,6 +196,11 @@ struct ctl_env_info {
 };
 int ctl_env_list(const char *data_dir, struct diag *diag,
 		 int (*fn)(void *arg, const struct ctl_env_info *e), void *arg) MUST_USE;
+/* An environment @name at state @rev of @env (NULL: head; another one's by its id), sharing all that is there:
+ * constant time. @ret: the new one, and the one that it came from, whose uncommitted changes (.dirty) are not in
+ * it. -EEXIST: there is one of that name. */
+int ctl_env_fork(const char *data_dir, const char *env, const char *rev, const char *name,
+		 struct diag *diag, struct ctl_env_info ret[static 2]) MUST_USE;
 /* Ends its daemon first (-EBUSY while commands run, unless @force). */
 int ctl_env_remove(const char *data_dir, const char *env, bool force, struct diag *diag) MUST_USE;
 struct ctl_finding {

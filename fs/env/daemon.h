@@ -13,7 +13,7 @@
 #define DAEMON_LIST_MAX 256
 
 struct daemon_opts {
-	const char *data_dir, *run_dir, *env, *base, *rev, *dir;
+	const char *data_dir, *run_dir, *env, *base, *rev, *name, *dir;
 	char *overlays[DAEMON_LIST_MAX + 1]; /* host, mount, ... */
 	char *writable[DAEMON_LIST_MAX + 1];
 	bool has_writable;
@@ -33,6 +33,7 @@ int daemon_serve(const struct daemon_opts *o) MUST_USE;
 /* One commit, read-only, on a directory of the host. */
 int daemon_mount(const struct daemon_opts *o) MUST_USE;
 int daemon_admin_list(const struct daemon_opts *o) MUST_USE;
+int daemon_admin_fork(const struct daemon_opts *o) MUST_USE;
 int daemon_admin_remove(const struct daemon_opts *o) MUST_USE;
 /* Tells its starter in a stream of messages, each behind its length. */
 int daemon_admin_fsck(const struct daemon_opts *o) MUST_USE;

@@ -185,6 +185,50 @@ int daemon_admin_list(const struct daemon_opts *o)
 	return daemon_tell(&ready_fd, r, &diag, &items, r == 0 ? (uint32_t)l.n : 0);
 }
 
+static int fork_env(struct store *s, const struct daemon_opts *o, struct diag *diag,
+		    struct store_env *ret)
+{
+	store_layer at;
+	int r;
+
+	if (!store_env_name_valid(o->name))
+		return diag_set(
+			diag, -EINVAL,
+			"'%s' is no name of an environment: 1 to 64 of A-Z a-z 0-9 . _ -, the first "
+			"no dot or dash",
+			o->name);
+	r = find_layer(s, o, diag, &at);
+	if (r == 0)
+		r = store_env_fork(s, o->env, o->name, at, ret);
+	if (r == -EEXIST && !*diag->text)
+		diag_set(diag, r, "there is an environment '%s' already; choose another name",
+			 o->name);
+	if (r == -ENOENT && !*diag->text)
+		diag_set(diag, r, "'%s' of %s is gone: it was removed or collected meanwhile",
+			 o->rev, o->env);
+	return r;
+}
+
+/* Answers with the new environment and the one that it came from. */
+int daemon_admin_fork(const struct daemon_opts *o)
+{
+	cleanup_store struct store *s = NULL;
+	cleanup_buf struct buf items = {0};
+	struct store_env from, made;
+	struct diag diag = {0};
+	int ready_fd = o->ready_fd, r = store_open(o->data_dir, 0, &diag, &s);
+
+	if (r == 0 && (r = store_env_get(s, o->env, &from)) < 0)
+		diag_set(&diag, r, "no environment \"%s\" in %s", o->env, o->data_dir);
+	if (r == 0)
+		r = fork_env(s, o, &diag, &made);
+	if (r == 0)
+		r = describe(s, &made, &items);
+	if (r == 0)
+		r = describe(s, &from, &items);
+	return daemon_tell(&ready_fd, r, &diag, &items, r == 0 ? 2 : 0);
+}
+
 int daemon_admin_remove(const struct daemon_opts *o)
 {
 	cleanup_store struct store *s = NULL;

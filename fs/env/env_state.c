@@ -297,14 +297,16 @@ struct log_ctx {
 	bool automatic;
 	int (*fn)(void *arg, const struct ctl_commit *cm);
 	void *arg;
+	struct digest before; /* the parent of the last one */
 };
 
 static int log_one(void *arg, const struct store_commit *c)
 {
-	const struct log_ctx *x = arg;
+	struct log_ctx *x = arg;
 	struct ctl_commit cm;
 	int r;
 
+	x->before = c->parent;
 	if (c->kind == STORE_AUTO && !x->automatic)
 		return 0;
 	r = to_ctl_commit(c, &cm);
@@ -314,15 +316,44 @@ static int log_one(void *arg, const struct store_commit *c)
 	return r;
 }
 
+/* What another environment committed before this one was forked from it. */
+static int log_before(struct env *e, struct log_ctx *x)
+{
+	int r = 0;
+
+	while (r == 0) {
+		const struct digest id = x->before;
+		struct store_commit c = {0};
+
+		r = store_commit_get(e->store, &id, &c);
+		if (r == 0)
+			r = log_one(x, &c);
+		store_commit_release(&c);
+	}
+	return r == -ENOENT ? 0 : r;
+}
+
 int env_log(struct env *e, bool all, bool automatic,
 	    int (*fn)(void *arg, const struct ctl_commit *cm), void *arg)
 {
 	struct log_ctx x = {.automatic = automatic, .fn = fn, .arg = arg};
+	struct store_commit at = {0};
+	store_layer head;
 	char name[65];
+	int r;
 
 	{
 		ENV_LOCK(e);
 		memcpy(name, e->rec.name, sizeof(name));
+		head = e->rec.head;
 	}
-	return store_commits(e->store, all ? NULL : name, log_one, &x);
+	if (all)
+		return store_commits(e->store, NULL, log_one, &x);
+	/* One that has no commits of its own is at another's, or at its base. */
+	r = store_commit_of_layer(e->store, head, &at);
+	x.before = at.id;
+	store_commit_release(&at);
+	if (r == 0 || r == -ENOENT)
+		r = store_commits(e->store, name, log_one, &x);
+	return r < 0 ? r : log_before(e, &x);
 }

@@ -63,6 +63,23 @@ async function history(s) {
   return id;
 }
 
+async function forks(s, id) {
+  const name = `fork-${id.slice(0, 8)}`;
+  await s.call('shell_run', { command: 'echo later > /workspace/later' });
+  const t = await s.call('env_fork', { name, rev: id.slice(0, 12) });
+  assert.match(t, new RegExp(`^forked ${name} from \\S+ at ${id.slice(0, 12)}: give environment="${name}"`));
+  assert.match(t, /uncommitted/);
+  assert.match(await s.call('shell_run', { command: 'ls; echo there > mine', environment: name }), /\napp\n/);
+  assert.match(await s.call('env_snapshot_list', { environment: name }), /\(head\).*it builds/);
+  assert.match(await s.call('rattan_read_file', { path: 'mine', environment: name }), /there/);
+  await assert.rejects(s.call('rattan_read_file', { path: 'mine' }), /error: /, 'trees are independent');
+  await assert.rejects(s.call('env_fork', { name }), /already; choose another name/);
+  await assert.rejects(s.call('env_fork', { name: 'a/b' }), /is no name of an environment/);
+  await assert.rejects(s.call('env_fork', { name: 'x', rev: 'ffffffffffff' }), /env_snapshot_list/);
+  await assert.rejects(s.call('env_fork', {}), /'name' is missing/);
+  await s.call('shell_run', { command: 'rm /workspace/later' });
+}
+
 async function jobs(s) {
   let t = await s.call('shell_job_start', { command: 'for i in 1 2 3 4; do echo step $i; sleep 0.4; done; echo done > /workspace/artifact' });
   const job = t.match(/j\d+-[0-9a-f]+/)[0];
@@ -110,6 +127,7 @@ async function session(mode, env) {
   assert.ok(tools.length >= 20 && JSON.stringify(tools).length < 24 * 1024);
   await project(s);
   const id = await history(s);
+  await forks(s, id);
   await jobs(s);
   await waiting(s);
   await s.call('rattan_write_file', { path: '/workspace/uncommitted', content: 'x\n' });

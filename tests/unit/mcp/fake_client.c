@@ -380,6 +380,20 @@ int ctl_rollback(struct ctl *c, const char *rev, bool force, struct diag *diag,
 	return 0;
 }
 
+int ctl_env_fork(const char *data_dir, const char *env, const char *rev, const char *name,
+		 struct diag *diag, struct ctl_env_info ret[static 2])
+{
+	(void)data_dir;
+	if (!strcmp(name, "taken"))
+		return diag_set(diag, -EEXIST, "there is an environment 'taken' already");
+	if (strcmp(rev, "head") != 0 && strcmp(rev, "base") != 0)
+		return diag_set(diag, -ENOENT, "no revision %s", rev);
+	ret[0] = ret[1] = (struct ctl_env_info){.dirty = !strcmp(rev, "head")};
+	(void)snprintf(ret[0].name, sizeof(ret[0].name), "%s", name);
+	(void)snprintf(ret[1].name, sizeof(ret[1].name), "%s", env);
+	return 0;
+}
+
 int ctl_reset(struct ctl *c, bool force, struct diag *diag, struct ctl_moved *ret)
 {
 	const char *mark = getenv("FAKE_RESET_FILE");

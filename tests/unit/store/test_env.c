@@ -70,6 +70,49 @@ static int add_commit(void *arg, const struct store_commit *c)
 	return 0;
 }
 
+static void forks(struct store *s)
+{
+	struct store_stats before, after;
+	struct store_env e, f, g;
+	struct log l = {""};
+	store_layer first;
+	char name[16];
+	int bad = 0;
+
+	if (store_env_create(s, "trunk", 0, "base", &e) < 0)
+		tap_fatal("create");
+	write_one(s, e.open, "f");
+	first = seal(s, &e, "t1");
+	write_one(s, e.open, "g");
+	(void)seal(s, &e, "t2");
+	eq_int(store_env_fork(s, "trunk", "fork", first, &f), 0, "fork");
+	ok(f.head == first && f.base == e.base && f.open != e.open && !strcmp(f.name, "fork") &&
+		   !strcmp(f.base_name, "base"),
+	   "at the state asked for, with the other's base");
+	ok(store_env_get(s, "fork", &g) == 0 && g.head == f.head && g.open == f.open, "as stored");
+	eq_int(store_env_fork(s, "trunk", "fork", first, &g), -EEXIST, "twice");
+	eq_int(store_env_fork(s, "none", "new", first, &g), -ENOENT, "of nothing");
+	eq_int(store_env_fork(s, "trunk", "new", 99999, &g), -ENOENT, "of no layer");
+	eq_int(store_env_fork(s, "trunk", "new", e.open, &g), -EINVAL, "of an open layer");
+	eq_int(store_env_fork(s, "trunk", "-", first, &g), -EINVAL, "a bad name");
+	write_one(s, f.open, "h");
+	(void)seal(s, &f, "f1");
+	eq_int(store_commits(s, "fork", add_commit, &l), 0, "its own commits");
+	eq_str(l.text, "f1 ", "are its own");
+	eq_int(store_env_remove(s, "trunk"), 0, "the other is removed");
+	ok(store_env_get(s, "fork", &g) == 0 && g.head == f.head && g.open == f.open, "it stays");
+	if (store_stats(s, &before) < 0)
+		tap_fatal("stats");
+	for (int i = 0; i < 1000; i++) {
+		(void)snprintf(name, sizeof(name), "fork%d", i);
+		bad += store_env_fork(s, "fork", name, f.head, &g) < 0;
+	}
+	eq_int(bad, 0, "a thousand more");
+	ok(store_stats(s, &after) == 0 && after.layers == before.layers + 1000 &&
+		   after.inodes == before.inodes && after.commits == before.commits,
+	   "are a layer each, and nothing else");
+}
+
 static void commits(struct store *s)
 {
 	struct store_commit c = commit_of("c1"), got = {0};
@@ -354,6 +397,7 @@ int main(void)
 	refs(s);
 	revisions(s);
 	ambiguous(s);
+	forks(s);
 	store_close(s);
 	reopened(dir);
 	rm_rf(dir);
