@@ -1,8 +1,8 @@
 #!/bin/bash
 # A collection of scripts of what real programs do to a file system (RATTAN_CASES names its folder), run as
-# commands in the sandbox on committed content; with --long also on open content, after a rollback, and over a
-# host directory.
-# timeout: 1500
+# commands in the sandbox on committed content; with --long also in a fork of that commit, on open content, after a rollback, and
+# over a host directory. cases-outside.sh runs them on the mounted view.
+# timeout: 2400
 . "$RATTAN_SRC/tests/e2e/lib.sh"
 
 [ -n "${RATTAN_CASES:-}" ] || skip "RATTAN_CASES names no folder of cases"
@@ -18,11 +18,13 @@ round() { # NAME ARGS...
 o=(--overlay "$here/cases=/mnt")
 must rt run "${o[@]}" -e commit -- bash /mnt/run.sh prepare /workspace/d
 must rt commit -e commit -m prepared
+[ -z "${RATTAN_LONG:-}" ] || must rt fork fork -e commit
 round commit "${o[@]}" -e commit -- bash /mnt/run.sh run /workspace/d
 if [ -z "${RATTAN_LONG:-}" ]; then
 	[ $bad = 0 ] || fail "cases failed"
 	exit 0
 fi
+round fork "${o[@]}" -e fork -- bash /mnt/run.sh run /workspace/d
 must rt rollback -e commit head
 round again "${o[@]}" -e commit -- bash /mnt/run.sh run /workspace/d
 must rt run "${o[@]}" -e open -- bash /mnt/run.sh prepare /workspace/d
