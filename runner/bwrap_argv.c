@@ -120,8 +120,8 @@ int bwrap_args(const struct run_spec *s, bool tty, struct buf *ret)
 {
 	char uid[16], gid[16], shm[24];
 	const char *const head[] = {
-		"--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net",
-		"--unshare-uts", "--unshare-cgroup-try", "--uid", uid, "--gid", gid, "--hostname",
+		"--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts",
+		"--unshare-cgroup-try", "--uid", uid, "--gid", gid, "--hostname",
 		s->hostname ? s->hostname : "rattan",
 		/* stage3 is the init, so that the end of a command is seen as it is, and the end of
 		 * bwrap is the end of everything */
@@ -129,12 +129,15 @@ int bwrap_args(const struct run_spec *s, bool tty, struct buf *ret)
 		"--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--size", shm, "--tmpfs",
 		"/dev/shm", "--chdir", "/", NULL};
 	const char *const session[] = {"--new-session", NULL};
+	const char *const alone[] = {"--unshare-net", NULL}; /* R5 */
 	int r;
 
 	(void)snprintf(uid, sizeof(uid), "%u", s->uid);
 	(void)snprintf(gid, sizeof(gid), "%u", s->gid);
 	(void)snprintf(shm, sizeof(shm), "%llu", shm_size());
 	r = words(ret, head);
+	if (r == 0 && !s->network)
+		r = words(ret, alone);
 	/* With a terminal the command must be in its session to have job control; what a session of
 	 * its own protects from, TIOCSTI, is refused by the filter. */
 	if (r == 0 && !tty)

@@ -283,6 +283,37 @@ static uint32_t landlock_handled(uint32_t promises)
 						       : STAGE3_RIGHTS_ALL;
 }
 
+/* What is known when all is there. */
+static void header_finish(struct buf *ret, struct stage3_plan_header *h, size_t strings_at)
+{
+	h->strings_len = (uint32_t)(ret->len - strings_at);
+	h->size = (uint32_t)ret->len;
+	memcpy(ret->data, h, sizeof(*h));
+}
+
+static int too_long(struct diag *diag)
+{
+	return diag_set(diag, -E2BIG,
+			"the command, its arguments or its environment are too long for the "
+			"kernel (128 KiB for one word)");
+}
+
+int plan_encode_role(const struct run_spec *s, struct diag *diag, struct buf *ret)
+{
+	struct stage3_plan_header h = {
+		.magic = STAGE3_MAGIC, .version = STAGE3_VERSION, .flags = STAGE3_PLAN_PID1};
+	struct encoder none = {0};
+	int r = buf_put(ret, &h, sizeof(h));
+
+	if (r == 0)
+		r = strings_put(ret, s, &h, &none);
+	if (r == 0 && ret->len > STAGE3_PLAN_MAX)
+		r = -E2BIG;
+	if (r == 0)
+		header_finish(ret, &h, sizeof(h));
+	return r == -E2BIG ? too_long(diag) : r;
+}
+
 static int encode(const struct run_spec *s, const struct plan_options *o, struct diag *diag,
 		  struct encoder *e, struct buf *ret)
 {
@@ -321,9 +352,7 @@ static int encode(const struct run_spec *s, const struct plan_options *o, struct
 	if (r < 0)
 		return r;
 	h.nrules = e->nrules;
-	h.strings_len = (uint32_t)(ret->len - at);
-	h.size = (uint32_t)ret->len;
-	memcpy(ret->data, &h, sizeof(h));
+	header_finish(ret, &h, at);
 	return 0;
 }
 
@@ -336,12 +365,7 @@ int plan_encode(const struct run_spec *s, const struct plan_options *o, struct d
 	r = encode(s, o, diag, &e, ret);
 	buf_release(&e.rules);
 	buf_release(&e.paths);
-	if (r == -E2BIG)
-		return diag_set(
-			diag, r,
-			"the command, its arguments or its environment are too long for the "
-			"kernel (128 KiB for one word)");
-	return r;
+	return r == -E2BIG ? too_long(diag) : r;
 }
 
 int plan_memfd(const char *name, const struct buf *b)

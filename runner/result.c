@@ -147,7 +147,9 @@ static void from_ready(const struct run *r, struct run_result *ret)
 	size_t i;
 
 	/* bwrap has no half measures: it ends when it cannot make one of these. */
-	put_enforced(ret, "userns,mntns,pidns,netns,ipcns,utsns");
+	put_enforced(ret, "userns,mntns,pidns,ipcns,utsns");
+	if (!r->network)
+		put_enforced(ret, "netns");
 	for (i = 0; i < sizeof(confine) / sizeof(confine[0]); i++) {
 		if (r->ready.steps & 1u << confine[i].step)
 			put_enforced(ret, confine[i].name);

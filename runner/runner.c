@@ -79,7 +79,7 @@ static int spec_check(const struct run_spec *s, struct diag *diag)
 	return 0;
 }
 
-static int open_stage3(const char *path, struct diag *diag)
+int run_open_stage3(const char *path, struct diag *diag)
 {
 	static const char *const places[] = {"rattan-stage3", "../stage3/rattan-stage3",
 					     "../libexec/rattan/rattan-stage3"};
@@ -270,6 +270,7 @@ static int prepare(struct run *r, struct run_spec *s, struct diag *diag)
 	r->passthrough = s->passthrough;
 	r->merged = s->stderr_mode == RUN_STDERR_MERGED;
 	r->shell = s->shell != NULL;
+	r->network = s->network;
 	r->timeout_ms = s->timeout_ms;
 	r->output_max = s->limits.output;
 	memcpy(r->spill_fd, s->spill_fd, sizeof(r->spill_fd));
@@ -281,7 +282,7 @@ static int prepare(struct run *r, struct run_spec *s, struct diag *diag)
 	if (e < 0)
 		return e;
 	set_argv(r);
-	e = open_stage3(s->stage3, diag);
+	e = run_open_stage3(s->stage3, diag);
 	if (e < 0)
 		return e;
 	r->spawn.fd[STAGE3_FD_SELF] = e;

@@ -54,6 +54,7 @@ struct run_spec {
 	struct run_limits limits;
 	uint64_t timeout_ms;    /* 0: none */
 	bool no_exec_workspace; /* Landlock: no execution from the writable places */
+	bool network;           /* the host's, instead of none */
 	bool require_landlock;  /* no run at all where the kernel lacks a part of Landlock */
 
 	/* standard streams. stdin_fd -1 with stdin_data NULL: /dev/null. Lent. */

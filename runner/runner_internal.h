@@ -33,7 +33,7 @@ struct run {
 	char *root;
 	char *argv[6];
 	struct cgroup *cgroup;
-	bool passthrough, merged, shell, tty;
+	bool passthrough, merged, shell, tty, network;
 	bool foreign_ns;
 	int tty_fd;
 	uint64_t timeout_ms, output_max;
@@ -75,6 +75,8 @@ struct run {
 	struct run_result result;
 };
 
+/* The descriptor of rattan-stage3 at @path; NULL: beside this program. */
+int run_open_stage3(const char *path, struct diag *diag) MUST_USE;
 /* runner/loop.c: the thread. */
 void *run_thread(void *arg);
 /* runner/result.c: what it came to, from what was seen. */

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -110,6 +111,23 @@ static pid_t child_start(struct steps *s)
 	return pid;
 }
 
+/* A session that outlives whoever started it must not outlive the bwrap outside. That bwrap may have died
+ * before the call that ties us to it, of which a parent in another PID namespace shows no trace: then nobody
+ * holds the other end of the pipe. */
+static int alone_prepare(void)
+{
+	struct pollfd p = {.fd = STAGE3_FD_LIFE};
+
+	if (getpid() != 1)
+		return -EPERM;
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+		return -errno;
+	(void)close(STAGE3_FD_LIFE_HELD); /* bwrap may have done so */
+	if (poll(&p, 1, 0) < 0)
+		return -errno;
+	return p.revents & (POLLHUP | POLLERR | POLLNVAL) ? -ECANCELED : 0;
+}
+
 static int fail(enum stage3_step step, int error)
 {
 	status_failed(step, error);
@@ -131,10 +149,12 @@ int main(void)
 	r = plan_load(&plan, &spare);
 	if (r < 0)
 		return fail(STAGE3_STEP_PLAN, r);
-	r = init_prepare(&plan);
+	steps.sh_argv = spare;
+	r = plan.flags & STAGE3_PLAN_PID1 ? alone_prepare() : init_prepare(&plan);
 	if (r < 0)
 		return fail(STAGE3_STEP_INIT, r);
-	steps.sh_argv = spare;
+	if (plan.flags & STAGE3_PLAN_PID1)
+		return steps_run(&steps);
 	pid = child_start(&steps);
 	if (pid < 0)
 		return fail(STAGE3_STEP_INIT, pid);

@@ -22,6 +22,9 @@ enum stage3_fd {
 	STAGE3_FD_ARGS = 7,   /* bwrap's arguments, read by bwrap (they name the host's paths, and a
 				 command line can be read by everybody in the sandbox) */
 	STAGE3_FD_COUNT = 8,
+	/* STAGE3_PLAN_PID1 alone: a pipe whose end to write is bwrap's, as long as it lives outside */
+	STAGE3_FD_LIFE = 8,
+	STAGE3_FD_LIFE_HELD = 9, /* that end */
 };
 
 /* The steps, in the order in which they are taken. */
@@ -63,7 +66,9 @@ enum stage3_exit {
 enum stage3_plan_flags {
 	STAGE3_PLAN_SHELL = 1 << 0, /* argv[0] is text for bash -c, or sh -c */
 	STAGE3_PLAN_TTY = 1 << 1,   /* a foreground process group on fd 0's terminal */
-	STAGE3_PLAN_ALL = (1 << 2) - 1,
+	/* The command itself becomes pid 1, with no init before it, and ends with the bwrap outside. */
+	STAGE3_PLAN_PID1 = 1 << 2,
+	STAGE3_PLAN_ALL = (1 << 3) - 1,
 };
 
 /*

@@ -1,0 +1,227 @@
+/* What the next host needs to find a session: a record that is locked as long as the bwrap outside lives. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "runner/role_internal.h"
+
+#define RECORD ".session"
+#define ALIVE  ".alive"
+
+/* "DIR/NAME.suffix"; owned, or NULL without memory. */
+static char *path_of(const char *dir, const char *name, const char *suffix)
+{
+	char *path;
+
+	return asprintf(&path, "%s/%s%s", dir, name, suffix) < 0 ? NULL : path;
+}
+
+static void remove_one(const char *dir, const char *name, const char *suffix,
+		       int (*fn)(const char *path))
+{
+	cleanup_free char *path = path_of(dir, name, suffix);
+
+	if (path)
+		(void)fn(path);
+}
+
+void role_forget(const char *dir, const char *name)
+{
+	remove_one(dir, name, RECORD, unlink);
+	remove_one(dir, name, ALIVE, unlink);
+	remove_one(dir, name, ".stage", rmdir);
+}
+
+/* Does a process hold the FIFO's end to read? */
+static bool lives(const char *dir, const char *name)
+{
+	cleanup_free char *path = path_of(dir, name, ALIVE);
+	cleanup_fd int fd = path ? open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW) : -1;
+
+	return fd >= 0;
+}
+
+static int make_fifo(const char *dir, const char *name, struct role_record *r)
+{
+	cleanup_free char *path = path_of(dir, name, ALIVE);
+
+	if (!path)
+		return -ENOMEM;
+	if (mkfifo(path, 0600) < 0)
+		return ret_nerrno();
+	r->both_fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (r->both_fd < 0)
+		return ret_nerrno();
+	r->read_fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+	return r->read_fd < 0 ? ret_nerrno() : 0;
+}
+
+int role_record_make(const char *dir, const char *name, struct role_record *ret)
+{
+	cleanup_free char *path = path_of(dir, name, ".lock");
+	int r;
+
+	if (!path)
+		return -ENOMEM;
+	ret->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (ret->lock_fd < 0)
+		return ret_nerrno();
+	if (flock(ret->lock_fd, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK ? -EBUSY : ret_nerrno();
+	if (lives(dir, name))
+		return -EBUSY;
+	role_forget(dir, name);
+	r = make_fifo(dir, name, ret);
+	return r;
+}
+
+void role_record_release(struct role_record *r)
+{
+	cleanup_fdp(&r->lock_fd);
+	cleanup_fdp(&r->read_fd);
+	cleanup_fdp(&r->both_fd);
+	*r = (struct role_record){-1, -1, -1};
+}
+
+int role_record_write(const char *dir, const char *name)
+{
+	cleanup_free char *path = path_of(dir, name, RECORD);
+	cleanup_fd int fd = -1;
+	char text[32];
+	int n = snprintf(text, sizeof(text), "%d\n", (int)getpid());
+
+	if (!path)
+		return -ENOMEM;
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	return fd < 0 ? ret_nerrno() : io_write_full(fd, text, (size_t)n);
+}
+
+int role_find(const char *dir, const char *name, struct role_session *ret, int *ret_pidfd)
+{
+	cleanup_free char *path = path_of(dir, name, RECORD);
+	cleanup_buf struct buf b = {0};
+	struct role_session s = {0};
+	cleanup_fd int pidfd = -1;
+
+	if (!path)
+		return -ENOMEM;
+	if (strlen(name) >= sizeof(s.name) || strchr(name, '/') || !lives(dir, name) ||
+	    io_read_file(AT_FDCWD, path, 64, &b) < 0 || !b.len)
+		return -ENOENT;
+	s.pid = (pid_t)strtol((char *)b.data, NULL, 10);
+	memcpy(s.name, name, strlen(name));
+	pidfd = s.pid > 1 ? (int)syscall(SYS_pidfd_open, s.pid, 0) : -1;
+	/* It lives still, so the number was its own all the time. */
+	if (pidfd < 0 || !lives(dir, name))
+		return -ENOENT;
+	*ret = s;
+	*ret_pidfd = steal_fd(&pidfd);
+	return 0;
+}
+
+int role_list(const char *dir, int (*fn)(void *arg, const struct role_session *s), void *arg)
+{
+	cleanup_dir DIR *d = opendir(dir);
+	const struct dirent *e;
+	int r = 0;
+
+	if (!d)
+		return errno == ENOENT ? 0 : ret_nerrno();
+	while (r == 0 && (e = readdir(d))) {
+		size_t n = strlen(e->d_name), k = sizeof(RECORD) - 1;
+		struct role_session s;
+		char name[65];
+		int pidfd;
+
+		if (n <= k || n - k >= sizeof(name) || strcmp(e->d_name + n - k, RECORD) != 0)
+			continue;
+		memcpy(name, e->d_name, n - k);
+		name[n - k] = 0;
+		if (role_find(dir, name, &s, &pidfd) < 0)
+			continue;
+		(void)close(pidfd);
+		r = fn(arg, &s);
+	}
+	return r;
+}
+
+/* ---- another command in it ---- */
+
+/* The session's pid 1, as we see it. */
+static int inner_pid(pid_t outer, pid_t *ret)
+{
+	cleanup_file FILE *f = NULL;
+	char path[64];
+	int pid;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)outer, (int)outer);
+	f = fopen(path, "re");
+	if (!f || fscanf(f, "%d", &pid) != 1 || pid < 1)
+		return -ESRCH;
+	*ret = pid;
+	return 0;
+}
+
+/* Nothing that entering the namespaces gave us stays. */
+static int drop_all(void)
+{
+	struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct d[2] = {{0}};
+
+	for (int cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
+		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
+			return ret_nerrno();
+	if (syscall(SYS_capset, &h, d) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return ret_nerrno();
+	return 0;
+}
+
+static void __attribute__((noreturn))
+attached(const char *const *argv, const char *const *env, const char *cwd)
+{
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	(void)syscall(SYS_close_range, 3, ~0u, 0); /* R3 */
+	if (chdir(cwd) < 0 || drop_all() < 0)
+		_exit(125);
+	(void)execvpe(argv[0], (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)env);
+	_exit(errno == ENOENT ? 127 : 126);
+}
+
+int role_attach(const struct role_session *s, const char *const *argv, const char *const *env,
+		const char *cwd, struct diag *diag)
+{
+	cleanup_fd int pidfd = -1;
+	int status, r;
+	pid_t pid;
+
+	r = inner_pid(s->pid, &pid);
+	if (r == 0)
+		pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (r < 0 || pidfd < 0)
+		return diag_set(diag, -ESRCH, "the session '%s' has ended", s->name);
+	if (setns(pidfd, CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC) < 0)
+		return diag_set(diag, ret_nerrno(), "the session '%s' cannot be entered: %s",
+				s->name, err_text(errno));
+	pid = fork();
+	if (pid < 0)
+		return ret_nerrno();
+	if (pid == 0)
+		attached(argv, env, cwd);
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return ret_nerrno();
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
