@@ -18,6 +18,7 @@
 #include "cli/config.h"
 #include "client/client.h"
 #include "client/hostdir.h"
+#include "runner/role.h"
 
 enum cli_exit {
 	CLI_OK = 0,
@@ -209,8 +210,15 @@ void cli_view_release(struct cli_view *v);
 /* @v is zero, and released by the caller also after an error. */
 int cli_view(const struct cli_view_opts *o, struct cli_view *v, struct diag *diag) MUST_USE;
 
+/* ---- role sessions (session.c) ---- */
+
+/* Where their records are; owned by the caller. */
+int cli_session_dir(char **ret) MUST_USE;
+/* Until the session, whose bwrap is our child @pid, has ended: an exit code. */
+int cli_session_wait(pid_t pid, const char *name);
+
 /* ---- commands ---- */
 
 extern const struct cli_command cmd_serve, cmd_run, cmd_status, cmd_log, cmd_diff, cmd_commit,
 	cmd_rollback, cmd_reset, cmd_undo, cmd_fork, cmd_mount, cmd_umount, cmd_env, cmd_fsck,
-	cmd_gc, cmd_probe;
+	cmd_gc, cmd_probe, cmd_session;

@@ -7,9 +7,9 @@
 #include "cli/cli.h"
 
 static const struct cli_command *const commands[] = {
-	&cmd_run,   &cmd_status, &cmd_diff,  &cmd_log,    &cmd_commit, &cmd_rollback,
-	&cmd_reset, &cmd_undo,   &cmd_mount, &cmd_umount, &cmd_fork,   &cmd_env,
-	&cmd_fsck,  &cmd_gc,     &cmd_probe, &cmd_serve,
+	&cmd_run,   &cmd_status, &cmd_diff,  &cmd_log,     &cmd_commit, &cmd_rollback,
+	&cmd_reset, &cmd_undo,   &cmd_mount, &cmd_umount,  &cmd_fork,   &cmd_env,
+	&cmd_fsck,  &cmd_gc,     &cmd_probe, &cmd_session, &cmd_serve,
 };
 
 static const struct cli_command *find(const char *name)

@@ -10,6 +10,7 @@
 
 #include "base/io.h"
 #include "cli/cli.h"
+#include "cli/run_internal.h"
 
 #define DENIALS_SHOWN 5 /* of those that a failed command met */
 
@@ -19,23 +20,7 @@ enum {
 	ENV_FILE_MAX = 1 << 20
 };
 
-struct args {
-	struct cli_view_opts view;
-	const char *cwd, *timeout, *text, *promises;
-	struct cli_list setenv, env_files;
-	bool keep, rm, verbose, shell;
-	char **cmd;
-	int ncmd;
-};
-
-struct plan {
-	struct cli_view view;
-	char **vars; /* NAME=value, NULL-terminated */
-	size_t nvars;
-	double timeout_s;
-};
-
-static void plan_release(struct plan *p)
+static void plan_release(struct run_plan *p)
 {
 	cli_view_release(&p->view);
 	for (size_t i = 0; i < p->nvars; i++)
@@ -47,7 +32,7 @@ static void plan_release(struct plan *p)
 /* ---- from options to a plan ---- */
 
 /* Takes @var; NULL is what an allocation that failed gave. */
-static int keep_var(struct plan *p, char *var)
+int run_keep_var(struct run_plan *p, char *var)
 {
 	char **v = var ? realloc(p->vars, (p->nvars + 2) * sizeof(*v)) : NULL;
 
@@ -71,7 +56,7 @@ static bool var_name(const char *s, size_t n)
 }
 
 /* "NAME=value", or "NAME" for the caller's own value of it. */
-static int add_var(struct plan *p, const char *s, struct diag *diag)
+static int add_var(struct run_plan *p, const char *s, struct diag *diag)
 {
 	size_t n = strcspn(s, "=");
 	const char *value;
@@ -80,16 +65,16 @@ static int add_var(struct plan *p, const char *s, struct diag *diag)
 	if (!var_name(s, n))
 		return diag_set(diag, -EINVAL, "run: '%s' is not NAME=VALUE", s);
 	if (s[n])
-		return keep_var(p, strdup(s));
+		return run_keep_var(p, strdup(s));
 	value = getenv(s);
 	if (!value)
 		return diag_set(diag, -EINVAL,
 				"run: -E %s: there is no such variable here; give -E %s=VALUE", s,
 				s);
-	return keep_var(p, asprintf(&var, "%s=%s", s, value) < 0 ? NULL : var);
+	return run_keep_var(p, asprintf(&var, "%s=%s", s, value) < 0 ? NULL : var);
 }
 
-static int add_env_file(struct plan *p, const char *path, struct diag *diag)
+static int add_env_file(struct run_plan *p, const char *path, struct diag *diag)
 {
 	cleanup_buf struct buf b = {0};
 	int r = io_read_file(AT_FDCWD, path, ENV_FILE_MAX, &b);
@@ -113,7 +98,7 @@ static int add_env_file(struct plan *p, const char *path, struct diag *diag)
 	return 0;
 }
 
-static int plan_rest(const struct args *a, struct plan *p, struct diag *diag)
+static int plan_rest(const struct run_args *a, struct run_plan *p, struct diag *diag)
 {
 	const char *term = isatty(STDOUT_FILENO) ? getenv("TERM") : NULL;
 	int r = 0;
@@ -141,6 +126,8 @@ static int plan_rest(const struct args *a, struct plan *p, struct diag *diag)
 		return diag_set(diag, -EINVAL,
 				"run: --cwd %s must be absolute, a directory in the sandbox",
 				a->cwd);
+	if (a->explain)
+		return 0;
 	if (!a->text && !a->ncmd)
 		return diag_set(diag, -EINVAL,
 				"run: there is no command; give one after --, or -c TEXT");
@@ -155,7 +142,7 @@ static int plan_rest(const struct args *a, struct plan *p, struct diag *diag)
 
 /* ---- the run ---- */
 
-static int not_started(int r, const struct diag *diag)
+int run_not_started(int r, const struct diag *diag)
 {
 	(void)cli_fail_errno(r, diag, "the sandbox could not start");
 	/* what is wrong with the request or the data, not with the host, keeps its own code */
@@ -194,7 +181,7 @@ static int wait_for(struct run *run, const sigset_t *set, struct run_result *res
 	return r;
 }
 
-static int code_of(const struct args *a, const struct run_result *res, int sig)
+static int code_of(const struct run_args *a, const struct run_result *res, int sig)
 {
 	if (res->state == RUN_NOT_STARTED && a->cwd && !strcmp(res->step, "cwd"))
 		return cli_fail(CLI_NO_SANDBOX, "the sandbox could not start: --cwd %s: %s", a->cwd,
@@ -237,7 +224,8 @@ static void say_denials(struct client *c, uint64_t since)
 	client_denials_release(&d);
 }
 
-static int run_it(const struct args *a, const struct plan *p, struct client *c, int *ret_code)
+static int run_it(const struct run_args *a, const struct run_plan *p, struct client *c,
+		  int *ret_code)
 {
 	struct client_run *cr;
 	struct run_result res = {0};
@@ -258,6 +246,9 @@ static int run_it(const struct args *a, const struct plan *p, struct client *c, 
 	spec.no_exec_workspace = a->view.no_exec;
 	spec.stdin_fd = STDIN_FILENO;
 	spec.passthrough = true;
+	*ret_code = run_profile_spec(a, p, &spec);
+	if (*ret_code >= 0)
+		return -ECANCELED;
 	(void)sigemptyset(&set);
 	(void)sigaddset(&set, SIGINT);
 	(void)sigaddset(&set, SIGTERM);
@@ -267,7 +258,7 @@ static int run_it(const struct args *a, const struct plan *p, struct client *c, 
 	r = client_run_start(c, &spec, a->text ? a->text : a->cmd[0], &diag, &cr);
 	if (r < 0) {
 		(void)sigprocmask(SIG_SETMASK, &old, NULL);
-		*ret_code = not_started(r, &diag);
+		*ret_code = run_not_started(r, &diag);
 		return r;
 	}
 	r = wait_for(client_run_of(cr), &set, &res, &sig);
@@ -282,7 +273,7 @@ static int run_it(const struct args *a, const struct plan *p, struct client *c, 
 
 /* ---- before and after ---- */
 
-static int bind_all(const struct plan *p, struct client *c, struct diag *diag)
+static int bind_all(const struct run_plan *p, struct client *c, struct diag *diag)
 {
 	int r = 0;
 
@@ -336,7 +327,7 @@ static void drop(struct ctl *ctl)
 		(void)cli_fail_errno(r, &diag, "the changes could not be dropped");
 }
 
-static int with_client(const struct args *a, const struct plan *p, struct client *c)
+int run_with_client(const struct run_args *a, const struct run_plan *p, struct client *c)
 {
 	bool talk = a->verbose || isatty(STDERR_FILENO);
 	struct diag diag = {0};
@@ -345,12 +336,12 @@ static int with_client(const struct args *a, const struct plan *p, struct client
 	int code, r = client_ctl_get(c, &diag, &ctl);
 
 	if (r < 0)
-		return not_started(r, &diag);
+		return run_not_started(r, &diag);
 	token = talk ? token_of(ctl) : 0;
 	client_ctl_put(c, ctl, false);
 	r = bind_all(p, c, &diag);
 	if (r < 0)
-		return not_started(r, &diag);
+		return run_not_started(r, &diag);
 	r = run_it(a, p, c, &code);
 	if (r < 0 || (!talk && !a->rm))
 		return code;
@@ -365,13 +356,15 @@ static int with_client(const struct args *a, const struct plan *p, struct client
 	return code;
 }
 
-static int start(const struct args *a)
+static int start(const struct run_args *a)
 {
-	cleanup_plan struct plan p = {0};
+	cleanup_plan struct run_plan p = {0};
 	struct diag diag = {0};
 	struct client *c;
 	int code, r = plan_rest(a, &p, &diag);
 
+	if (r >= 0 && a->profile)
+		return run_profiled(a, &p);
 	if (r >= 0)
 		r = cli_view(&a->view, &p.view, &diag);
 	if (r < 0)
@@ -388,15 +381,28 @@ static int start(const struct args *a)
 
 	r = client_new(&o, &c);
 	if (r < 0)
-		return not_started(r, NULL);
-	code = with_client(a, &p, c);
+		return run_not_started(r, NULL);
+	code = run_with_client(a, &p, c);
 	client_free(c);
 	return code;
 }
 
+static int check_options(const struct run_args *a)
+{
+	if (a->keep && a->rm)
+		return cli_fail(CLI_USAGE, "run: --keep and --rm exclude each other");
+	if (a->write_through)
+		return cli_fail(CLI_USAGE,
+				"run: --write-through is not there: what is written stays in the "
+				"environment, where rattan diff shows it");
+	if (a->explain && !a->profile)
+		return cli_fail(CLI_USAGE, "run: --explain needs a --profile to explain");
+	return -1;
+}
+
 static int run(int argc, char **argv)
 {
-	struct args a = {0};
+	struct run_args a = {0};
 	const struct cli_opt opts[] = {
 		CLI_VIEW_OPTS(a.view),
 		{"cwd", 0, CLI_TEXT, &a.cwd, "DIR",
@@ -410,6 +416,14 @@ static int run(int argc, char **argv)
 		 "system calls to allow; default: ordinary work"},
 		{"command", 'c', CLI_TEXT, &a.text, "TEXT", "shell text to run"},
 		{"shell", 0, CLI_FLAG, &a.shell, NULL, "the one argument is shell text"},
+		{"profile", 0, CLI_TEXT, &a.profile, "FILE",
+		 "what the command may do; see --explain"},
+		{"explain", 0, CLI_FLAG, &a.explain, NULL,
+		 "say what the profile comes to, or its verdict on the paths given, and run nothing"},
+		{"set", 0, CLI_LIST, &a.set, "NAME=VALUE", "a parameter of a role's profile"},
+		{"session", 0, CLI_TEXT, &a.session, "NAME", "name of a role's session"},
+		{"write-through", 0, CLI_FLAG, &a.write_through, NULL,
+		 "not there: changes stay in the environment"},
 		{"keep", 0, CLI_FLAG, &a.keep, NULL,
 		 "leave changes in the environment (the default)"},
 		{"rm", 0, CLI_FLAG, &a.rm, NULL, "drop uncommitted changes at the end"},
@@ -420,11 +434,13 @@ static int run(int argc, char **argv)
 	int r = cli_parse(&cmd_run, opts, argc, argv, true, &a.cmd, &a.ncmd);
 
 	if (r < 0)
-		r = a.keep && a.rm ? cli_fail(CLI_USAGE, "run: --keep and --rm exclude each other")
-				   : start(&a);
+		r = check_options(&a);
+	if (r < 0)
+		r = start(&a);
 	cli_view_opts_release(&a.view);
 	cli_list_release(&a.setenv);
 	cli_list_release(&a.env_files);
+	cli_list_release(&a.set);
 	return r;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "client/fence.h"
 
 #define IDLE_MAX 8
 
@@ -419,6 +420,18 @@ int client_attach(struct client *c, struct diag *diag, struct ctl_attach *ret)
 	return r;
 }
 
+int client_scratch(struct client *c, const char *path, struct diag *diag)
+{
+	struct ctl_attach at;
+	int r = client_attach(c, diag, &at);
+
+	if (r < 0)
+		return r;
+	r = fence_scratch(at.root_fd, path, diag);
+	ctl_attach_release(&at);
+	return r;
+}
+
 /* Before the first connection nothing is started: the bind waits for it. */
 static int bind_now(struct client *c, bool connected, const struct bind *b, struct diag *diag)
 {
@@ -480,13 +493,25 @@ int client_remove_bind(struct client *c, const char *mount, struct diag *diag)
 static int start_in(const struct ctl_attach *at, struct run_spec *spec, struct diag *diag,
 		    struct run **ret)
 {
+	char places[sizeof(at->writable)];
+	int r;
+
 	spec->userns_fd = at->userns_fd;
 	spec->mntns_fd = at->mntns_fd;
 	spec->root = at->root;
 	/* A daemon may be replaced; the keeper stays as long as the mount. */
 	if (at->tied_fd >= 0)
 		spec->tie_fd = at->tied_fd;
-	spec->writable = at->writable;
+	/* Where nothing may be executed that may be written, a place more would take execution from what is
+	 * beside it. */
+	if (spec->no_exec_workspace) {
+		spec->writable = at->writable;
+		return run_start(spec, diag, ret);
+	}
+	r = fence_places(at->root_fd, at->writable, places, sizeof(places));
+	if (r < 0)
+		return diag_set(diag, r, "the list of writable places is too long");
+	spec->writable = places;
 	return run_start(spec, diag, ret);
 }
 

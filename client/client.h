@@ -35,6 +35,9 @@ int client_remove_bind(struct client *c, const char *mount, struct diag *diag) M
 /* The mounted root for file tools, of the current generation; release with ctl_attach_release. */
 int client_attach(struct client *c, struct diag *diag, struct ctl_attach *ret) MUST_USE;
 
+/* An empty directory at @path of the tree, which exists or not. */
+int client_scratch(struct client *c, const char *path, struct diag *diag) MUST_USE;
+
 /* A command in the environment: attach, lease, run_start. @spec's tree fields are filled in here;
  * the rest is the caller's. The lease ends with client_run_free. */
 struct client_run;

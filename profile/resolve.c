@@ -246,6 +246,49 @@ static int add_own(struct resolving *r)
 	return x;
 }
 
+/* Does a pattern reach into everything? Its part before the first special byte is a directory's name. */
+static bool reaches_all(const struct policy_rules *rules)
+{
+	for (size_t i = 0; i < rules->n; i++) {
+		const char *text = rules->v[i].text;
+		size_t n = strcspn(text, "*?[{\\");
+
+		if (rules->v[i].kind == POLICY_GLOB && !memchr(text + 1, '/', n ? n - 1 : 0))
+			return true;
+	}
+	return false;
+}
+
+/* Another name of a denied file is that file. But a grant that contains something denied then closes every file
+ * with several links in it; so the system's own directories, where nobody can make one, become grants of their own
+ * that say what the larger one said. */
+static int set_strict(struct resolving *r)
+{
+	struct policy_rules *rules = &r->p->rules;
+	int x = 0;
+
+	if (!r->denies)
+		return 0;
+	if (reaches_all(rules))
+		return rules_note(r->p, "a pattern reaches all of the disk, the system's own files "
+					"as well, so another name of a file that it denies is not "
+					"taken for that file");
+	for (size_t i = 0; x == 0 && i < ARRAY_SIZE(platform); i++) {
+		enum policy_access now = rules_verdict(rules, platform[i]);
+		size_t n = rules->n;
+		struct stat st;
+
+		if (now < POLICY_READ || lstat(platform[i], &st) < 0 || !S_ISDIR(st.st_mode))
+			continue;
+		x = rules_add(r->p, r->diag, now, platform[i],
+			      "the system's own, as what it lies in");
+		if (x == 0 && rules->n > n)
+			rules->v[n].bare = true;
+	}
+	rules->strict = true;
+	return x;
+}
+
 static bool opens_anything(const struct profile *p)
 {
 	for (size_t i = 0; i < p->rules.n; i++)
@@ -293,8 +336,8 @@ static int resolve_all(struct resolving *r)
 		x = resolving_protect(r);
 	if (x == 0)
 		x = resolving_pin(r);
-	/* Another name of a denied file is that file. */
-	p->rules.strict = r->denies;
+	if (x == 0)
+		x = set_strict(r);
 	if (x == 0)
 		x = copy(r->local->session_tmp, &p->tmp);
 	if (x == 0)

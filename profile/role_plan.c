@@ -152,12 +152,23 @@ static int to_link(struct role_mount *m)
 	return m->source ? 0 : -ENOMEM;
 }
 
+/* Will be there: it is made before anything is mounted. */
+static bool is_made(const struct planning *p, const char *path)
+{
+	for (char **m = p->plan->make; *m; m++)
+		if (!strcmp(*m, path))
+			return true;
+	return false;
+}
+
 /* What the host has at the source decides. 1: mount it, 0: skip it. */
 static int look(struct planning *p, const struct role_bind *b, struct role_mount *m)
 {
 	cleanup_free char *real = NULL;
 	struct stat st;
 
+	if (lstat(m->source, &st) < 0 && errno == ENOENT && is_made(p, m->source))
+		return 1;
 	if (lstat(m->source, &st) < 0)
 		return b->may_miss && errno == ENOENT
 			       ? 0

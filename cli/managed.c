@@ -1,0 +1,123 @@
+#include "cli/managed.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Made anew for every environment, or for every command. */
+static const char *const not_shown[] = {"proc", "sys", "dev", "run", "lost+found", "boot"};
+#define SHOWN_MAX 64
+
+void cli_managed_release(struct cli_managed *m)
+{
+	for (size_t i = 0; i < m->opts.noverlays; i++)
+		free((void *)(uintptr_t)m->overlays[i].host);
+	free(m->overlays);
+	for (size_t i = 0; m->vars && m->vars[i]; i++)
+		free(m->vars[i]);
+	free(m->vars);
+	buf_release(&m->policy);
+	*m = (struct cli_managed){0};
+}
+
+static bool is_shown(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(not_shown); i++)
+		if (!strcmp(not_shown[i], name))
+			return false;
+	return name[0] != '.';
+}
+
+/* A top directory of the host at its own place. */
+static int show(struct cli_managed *m, const char *name)
+{
+	char *path;
+	struct stat st;
+
+	if (asprintf(&path, "/%s", name) < 0)
+		return -ENOMEM;
+	if (lstat(path, &st) < 0 || !S_ISDIR(st.st_mode) || m->opts.noverlays == SHOWN_MAX) {
+		free(path);
+		return 0;
+	}
+	m->overlays[m->opts.noverlays++] = (struct ctl_overlay){path, path};
+	return 0;
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int show_host(struct cli_managed *m, struct diag *diag)
+{
+	struct dirent **v = NULL;
+	int n = scandir("/", &v, NULL, by_name), r = 0;
+
+	if (n < 0)
+		return diag_set(diag, ret_nerrno(), "/ cannot be read: %s", err_text(errno));
+	m->overlays = calloc(SHOWN_MAX, sizeof(*m->overlays));
+	if (!m->overlays)
+		r = -ENOMEM;
+	for (int i = 0; i < n; i++) {
+		if (r == 0 && is_shown(v[i]->d_name))
+			r = show(m, v[i]->d_name);
+		free(v[i]);
+	}
+	free(v);
+	return r;
+}
+
+static int add_var(struct cli_managed *m, const char *name, const char *value)
+{
+	size_t n = 0;
+
+	while (m->vars[n])
+		n++;
+	if (!value)
+		return 0;
+	if (asprintf(&m->vars[n], "%s=%s", name, value) < 0) {
+		m->vars[n] = NULL;
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static int make_vars(const struct profile *p, struct cli_managed *m)
+{
+	int r;
+
+	m->vars = calloc(6, sizeof(*m->vars));
+	if (!m->vars)
+		return -ENOMEM;
+	r = add_var(m, "HOME", p->home);
+	if (r == 0)
+		r = add_var(m, "TMPDIR", p->tmp);
+	if (r == 0)
+		r = add_var(m, "USER", getenv("USER"));
+	if (r == 0)
+		r = add_var(m, "LOGNAME", getenv("USER"));
+	return r < 0 || p->network ? r : add_var(m, "CODEX_SANDBOX_NETWORK_DISABLED", "1");
+}
+
+int cli_managed(const struct profile *p, const char *env, struct diag *diag,
+		struct cli_managed *ret)
+{
+	char own[CLI_ENV_MAX];
+	int r = policy_rules_encode(&p->rules, &ret->policy);
+
+	if (r == 0)
+		r = show_host(ret, diag);
+	if (r == 0)
+		r = make_vars(p, ret);
+	if (r < 0)
+		return r;
+	cli_env_name(p->cwd ? p->cwd : "/", false, own);
+	(void)snprintf(ret->name, sizeof(ret->name), "%.50s-profile", own);
+	ret->opts.env = env ? env : ret->name;
+	ret->opts.create = true;
+	ret->opts.overlays = ret->overlays;
+	ret->opts.policy = (struct ctl_bytes){ret->policy.data, ret->policy.len};
+	return 0;
+}

@@ -1,0 +1,36 @@
+/* cli/run_internal.h - shared by the files of `rattan run`. */
+#pragma once
+
+#include "cli/cli.h"
+#include "profile/profile.h"
+
+struct run_args {
+	struct cli_view_opts view;
+	const char *profile, *session;
+	struct cli_list set;
+	bool explain, write_through;
+	const char *cwd, *timeout, *text, *promises;
+	struct cli_list setenv, env_files;
+	bool keep, rm, verbose, shell;
+	char **cmd;
+	int ncmd;
+};
+
+struct run_plan {
+	struct cli_view view;
+	char **vars; /* NAME=value, NULL-terminated */
+	size_t nvars;
+	const struct profile *profile; /* NULL: none; lent */
+	double timeout_s;
+};
+
+/* Takes @var; NULL is what an allocation that failed gave. */
+int run_keep_var(struct run_plan *p, char *var) MUST_USE;
+/* Says why, and gives the exit code. */
+int run_not_started(int r, const struct diag *diag);
+int run_with_client(const struct run_args *a, const struct run_plan *p, struct client *c);
+
+/* run_profile.c: --profile FILE; an exit code. */
+int run_profiled(const struct run_args *a, struct run_plan *plan);
+/* What the profile says of the run itself: -1, or an exit code when it cannot start. */
+int run_profile_spec(const struct run_args *a, const struct run_plan *p, struct run_spec *spec);

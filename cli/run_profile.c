@@ -1,0 +1,132 @@
+/* rattan run --profile. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/managed.h"
+#include "cli/profiled.h"
+#include "cli/run_internal.h"
+#include "profile/program.h"
+
+/* Before all others, which win. */
+static int put_var_first(struct run_plan *p, const char *var)
+{
+	char *last;
+	int r = run_keep_var(p, strdup(var));
+
+	if (r < 0)
+		return r;
+	last = p->vars[p->nvars - 1];
+	memmove(p->vars + 1, p->vars, (p->nvars - 1) * sizeof(*p->vars));
+	p->vars[0] = last;
+	return 0;
+}
+
+/* What a profile says of the run itself. */
+int run_profile_spec(const struct run_args *a, const struct run_plan *p, struct run_spec *spec)
+{
+	const struct profile *pr = p->profile;
+	struct diag diag = {0};
+	int r;
+
+	if (!pr)
+		return -1;
+	spec->cwd = a->cwd ? a->cwd : pr->cwd;
+	spec->network = pr->network;
+	spec->require_landlock = pr->landlock_only;
+	if (pr->family != PROFILE_MANAGED)
+		return -1;
+	spec->uid = getuid() ? getuid() : spec->uid;
+	spec->gid = getuid() ? getgid() : spec->gid;
+	r = profile_check_program(pr, spec->shell ? "sh" : spec->argv[0], NULL, &diag);
+	if (r < 0)
+		(void)cli_fail_errno(r, &diag, "the sandbox could not start");
+	return r < 0 ? CLI_NO_SANDBOX : -1;
+}
+
+static int check_profiled(const struct run_args *a, const struct profile *p)
+{
+	const struct cli_view_opts *v = &a->view;
+
+	if (v->binds.n || v->binds_ro.n || v->overlays.n || v->writable.n || v->bind_cwd ||
+	    v->overlay_cwd || v->base)
+		return cli_fail(CLI_USAGE, "run: with --profile the profile alone says what is "
+					   "opened: --bind, --overlay, --writable-root and --base "
+					   "do not go with it");
+	if (p->family != PROFILE_ROLE && (a->set.n || a->session))
+		return cli_fail(CLI_USAGE, "run: --set and --session are for a role's profile");
+	return -1;
+}
+
+static int with_opts(const struct run_args *a, struct run_plan *plan, const struct ctl_env_opts *o,
+		     const char *scratch)
+{
+	struct diag diag = {0};
+	struct client *c;
+	int code, r = client_new(o, &c);
+
+	if (r < 0)
+		return run_not_started(r, NULL);
+	if (scratch)
+		r = client_scratch(c, scratch, &diag);
+	code = r < 0 ? run_not_started(r, &diag) : run_with_client(a, plan, c);
+	client_free(c);
+	return code;
+}
+
+/* The environment's own tree, with the places that the profile makes writable. */
+static int run_agent(const struct run_args *a, struct run_plan *plan, const struct profile *p)
+{
+	cleanup_free const char **places = calloc(p->rules.n + 1, sizeof(*places));
+	struct ctl_env_opts o = {.env = a->view.env, .create = true, .writable = places};
+
+	if (!places)
+		return cli_fail(CLI_FAILED, "out of memory");
+	for (size_t i = 0, n = 0; i < p->rules.n; i++)
+		if (p->rules.v[i].access == POLICY_WRITE)
+			places[n++] = p->rules.v[i].text;
+	plan->profile = p;
+	return with_opts(a, plan, &o, NULL);
+}
+
+static int run_managed(const struct run_args *a, struct run_plan *plan, const struct profile *p)
+{
+	cleanup_managed struct cli_managed m = {0};
+	struct diag diag = {0};
+	int r = cli_managed(p, a->view.env, &diag, &m);
+
+	/* Those of the command line stand behind, and win. */
+	for (size_t i = 0; r == 0 && m.vars[i]; i++)
+		r = put_var_first(plan, m.vars[i]);
+	if (r < 0)
+		return run_not_started(r, &diag);
+	for (size_t i = 0; i < p->nnotes; i++)
+		fprintf(stderr, "rattan: %s\n", p->notes[i]);
+	plan->profile = p;
+	return with_opts(a, plan, &m.opts, p->tmp);
+}
+
+int run_profiled(const struct run_args *a, struct run_plan *plan)
+{
+	cleanup_local struct cli_local local = {0};
+	cleanup_profile struct profile *p = NULL;
+	struct cli_config config = {0};
+	struct diag d = {0};
+	int r = cli_config_load(&d, &config);
+
+	if (r == 0)
+		r = cli_local_init(&config, &d, &local);
+	if (r == 0)
+		r = cli_profile_read(a->profile, &local.l, &d, &p);
+	cli_config_release(&config);
+	if (r < 0)
+		return cli_fail_errno(r, &d, "run");
+	r = check_profiled(a, p);
+	if (r >= 0)
+		return r;
+	if (a->explain)
+		return cli_profile_explain(p, &a->set, a->cmd, a->ncmd);
+	if (p->family == PROFILE_ROLE)
+		return cli_role_run(p, &a->set, a->session, a->cmd, plan->vars);
+	return p->family == PROFILE_AGENT ? run_agent(a, plan, p) : run_managed(a, plan, p);
+}

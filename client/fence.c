@@ -1,0 +1,148 @@
+#include "client/fence.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+#define DEPTH_MAX 64
+
+static int open_in(int root_fd, const char *path, uint64_t flags, uint64_t resolve)
+{
+	struct open_how how = {.flags = flags | O_CLOEXEC,
+			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | resolve};
+	long fd = syscall(SYS_openat2, root_fd, path, &how, sizeof(how));
+
+	return fd < 0 ? ret_nerrno() : (int)fd;
+}
+
+/* Cut @path down to what exists. */
+static void cut(int root_fd, char *path)
+{
+	for (;;) {
+		cleanup_fd int fd = open_in(root_fd, path, O_PATH, 0);
+		char *slash = strrchr(path, '/');
+
+		if (fd != -ENOENT && fd != -EACCES)
+			return;
+		slash[slash == path] = 0;
+		if (slash == path)
+			return;
+	}
+}
+
+/* Is @path one of the lines of @list? */
+static bool listed(const char *list, const char *path)
+{
+	size_t n = strlen(path);
+
+	for (; list && *list; list = strchr(list, '\n') ? strchr(list, '\n') + 1 : NULL)
+		if (!strncmp(list, path, n) && (!list[n] || list[n] == '\n'))
+			return true;
+	return false;
+}
+
+int fence_places(int root_fd, const char *writable, char *ret, size_t size)
+{
+	size_t used = 0;
+
+	if (!size)
+		return -E2BIG;
+	ret[0] = 0;
+	while (*writable) {
+		size_t n = strcspn(writable, "\n");
+		cleanup_free char *path = strndup(writable, n);
+
+		if (!path)
+			return -ENOMEM;
+		writable += n + (writable[n] == '\n');
+		if (path[0] != '/')
+			continue;
+		cut(root_fd, path);
+		if (listed(ret, path))
+			continue;
+		n = strlen(path);
+		if (used + n + 2 > size)
+			return -E2BIG;
+		if (used)
+			ret[used++] = '\n';
+		memcpy(ret + used, path, n + 1);
+		used += n;
+	}
+	return 0;
+}
+
+/* ---- temporary files ---- */
+
+static int empty(int dir_fd, unsigned depth);
+
+static int remove_one(int dir_fd, const char *name, unsigned depth)
+{
+	int fd, r;
+
+	if (unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
+		return 0;
+	if (errno != EISDIR && errno != EPERM)
+		return ret_nerrno();
+	fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return ret_nerrno();
+	(void)fchmod(fd, 0700);
+	r = depth ? empty(fd, depth - 1) : -ELOOP;
+	(void)close(fd);
+	if (r < 0)
+		return r;
+	return unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 ? ret_nerrno() : 0;
+}
+
+static int empty(int dir_fd, unsigned depth)
+{
+	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+	cleanup_dir DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *e;
+
+	if (!d) {
+		if (fd >= 0)
+			(void)close(fd);
+		return ret_nerrno();
+	}
+	while (r == 0 && (e = readdir(d)))
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+			r = remove_one(dir_fd, e->d_name, depth);
+	return r;
+}
+
+int fence_scratch(int root_fd, const char *path, struct diag *diag)
+{
+	cleanup_free char *up = strdup(path);
+	cleanup_fd int parent = -1, fd = -1;
+	char *slash = up ? strrchr(up, '/') : NULL;
+	int r = 0;
+
+	if (!slash)
+		return up ? -EINVAL : -ENOMEM;
+	*slash = 0;
+	parent = open_in(root_fd, *up ? up : "/", O_PATH | O_DIRECTORY, 0);
+	if (parent < 0)
+		return diag_set(diag, parent, "%s, where the session's directory lies: %s",
+				*up ? up : "/", err_text(parent));
+	if (mkdirat(parent, slash + 1, 0700) < 0 && errno != EEXIST)
+		r = ret_nerrno();
+	if (r == 0)
+		fd = openat(parent, slash + 1, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (r == 0 && fd < 0)
+		r = ret_nerrno();
+	if (r == 0)
+		r = empty(fd, DEPTH_MAX);
+	return r < 0 ? diag_set(diag, r, "the session's directory %s cannot be made: %s", path,
+				err_text(r))
+		     : 0;
+}

@@ -1,0 +1,181 @@
+#!/usr/bin/python3
+"""The cases of managed profiles, of profiles.json: through the evaluator (--explain) and through real runs, unprivileged.
+
+    profiles.py [NUMBER...]   only these
+"""
+# timeout: 600
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+RATTAN = os.environ["RATTAN"]
+HERE = pathlib.Path(os.environ.get("PWD", "."))
+SPEC = json.load(open(os.environ["RATTAN_SRC"] + "/tests/e2e/profiles.json"))
+CONFIG = pathlib.Path(os.environ["XDG_CONFIG_HOME"]) / "rattan/config.json"
+ACCESS = {"r": "read", "w": "write", "d": "deny"}
+KINDS = {"root": "root", "min": "minimal", "proj": "project_roots", "tmp": "slash_tmp", "stmp": "tmpdir", "moon": "moon"}
+bad = count = 0
+
+
+def check(ok, what, note=""):
+    global bad, count
+    count += 1
+    print(f"{'ok' if ok else 'not ok'} {count} - {what}", flush=True)
+    if not ok:
+        bad += 1
+        print("#", str(note)[:400].replace("\n", "\n# "), flush=True)
+
+
+def fill(x, top):
+    if isinstance(x, str):
+        return x.replace("@", str(top))
+    if isinstance(x, list):
+        return [fill(y, top) for y in x]
+    if isinstance(x, dict):
+        return {k: fill(v, top) for k, v in x.items()}
+    return x
+
+
+def flat(entries):
+    for e in entries:
+        yield from flat(SPEC["profiles"][e]) if e in SPEC["profiles"] else [e]
+
+
+def entry(e):
+    access, what = ACCESS[e[0]], e[2:]
+    if what.startswith("g:"):
+        path = {"type": "glob_pattern", "pattern": what[2:]}
+    elif what in KINDS:
+        path = {"type": "special", "value": {"kind": KINDS[what]}}
+    elif what.startswith("proj/"):
+        path = {"type": "special", "value": {"kind": "project_roots", "subpath": what[5:]}}
+    else:
+        path = {"type": "path", "path": what}
+    return {"access": access, "path": path}
+
+
+def document(c, top):
+    if "profile" in c:
+        return fill(c["profile"], top)
+    fs = {"type": "restricted", "entries": [entry(e) for e in fill(list(flat(c["entries"])), top)]}
+    if "depth" in c:
+        fs["glob_scan_max_depth"] = c["depth"]
+    d = {"permissionProfile": {"type": "managed", "network": "restricted", "file_system": fs}, "sandboxCwd": fill(c.get("cwd", "@/w"), top)}
+    if "landlock" in c:
+        d["useLegacyLandlock"] = c["landlock"]
+    return d
+
+
+def make(tree, top):
+    (top / "w").mkdir(parents=True)
+    for t in tree:
+        if "=>" in t:
+            a, b = t.split("=>")
+            os.link(top / b, top / a)
+        elif "->" in t:
+            a, b = t.split("->")
+            (top / a).parent.mkdir(parents=True, exist_ok=True)
+            os.symlink(fill(b, top), top / a)
+        elif t.endswith("/"):
+            (top / t).mkdir(parents=True, exist_ok=True)
+        else:
+            a, _, text = t.partition("=")
+            (top / a).parent.mkdir(parents=True, exist_ok=True)
+            (top / a).write_text(text + "\n")
+
+
+def listing(top):
+    out = []
+    for d, dirs, files in os.walk(top):
+        for n in sorted(dirs + files):
+            p = os.path.join(d, n)
+            s = os.lstat(p)
+            text = os.readlink(p) if os.path.islink(p) else open(p).read() if os.path.isfile(p) and os.access(p, os.R_OK) else ""
+            out.append((p, s.st_mode, s.st_ino, s.st_mtime_ns if not os.path.isdir(p) else 0, text))
+    return sorted(out)
+
+
+def run(c, steps, profile, top):
+    """All steps in one sandbox; a step of the host's is done when the sandbox asks for it."""
+    script = ["exec 2>&1"]
+    for i, (cmd, _) in enumerate(steps):
+        if cmd.startswith("host: "):
+            script.append(f"echo; echo '@@ {i} host'; read -r _ <&9")
+        else:
+            script.append(f"echo; echo '@@ {i}'; ( {fill(cmd, top)} ); echo \"@@ rc $?\"")
+    p = subprocess.Popen([RATTAN, "run", "--profile", str(profile), "-e", "cases", "--", "bash", "-c", "exec 9<&0 0</dev/null\n" + "\n".join(script)],
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    seen, host, at = b"", [], None
+    got = {}
+    for line in p.stdout:
+        seen += line
+        text = line.decode(errors="replace").rstrip("\n")
+        if text.startswith("@@ rc "):
+            got[at][0] = int(text[6:])
+            at = None
+        elif text.startswith("@@ ") and text.endswith(" host"):
+            cmd = steps[int(text.split()[1])][0][6:]
+            subprocess.run(fill(cmd, top), shell=True, check=True)
+            time.sleep(2.3)  # how late a change of the host may be seen
+            p.stdin.write(b"\n")
+            p.stdin.flush()
+        elif text.startswith("@@ "):
+            at = int(text[3:])
+            got[at] = [None, ""]
+        elif at is not None:
+            got[at][1] += text + "\n"
+    p.wait()
+    for i, (cmd, want) in enumerate(steps):
+        if cmd.startswith("host: "):
+            continue
+        rc, out = got.get(i, (None, seen.decode(errors="replace")))
+        ok = rc is not None and (want == "ok" and rc == 0 or want == "no" and rc != 0 or want[0] == "=" and rc == 0 and fill(want[1:], top) in out)
+        if c.get("never") and c["never"] in out:
+            ok = False
+        check(ok, f"{c['n']}: {cmd} -> {want}", f"rc {rc}: {out}")
+
+
+def case(i, c):
+    top = HERE / f"c{i}"
+    make(c.get("tree", []), top)
+    for m in c.get("mode", []):
+        mode, path = m.split()
+        os.chmod(top / path, int(mode, 8))
+    CONFIG.parent.mkdir(parents=True, exist_ok=True)
+    CONFIG.write_text(json.dumps({**c.get("config", {}), **({"runtime": c["runtime"]} if "runtime" in c else {})}))
+    profile = HERE / f"c{i}.json"
+    profile.write_text(json.dumps(document(c, top)))
+    before = listing(top)
+    if "refused" in c:
+        r = subprocess.run([RATTAN, "run", "--profile", str(profile), "-e", "cases", "--", "touch", "/tmp/ran"], capture_output=True, text=True)
+        check(r.returncode not in (0, 1, 127) and c["refused"] in r.stderr, f"{c['n']}: refused: {c['refused']}", f"{r.returncode} {r.stderr}")
+        return
+    for v in c.get("say", []):
+        want, path = fill(v, top).split(" ", 1)
+        r = subprocess.run([RATTAN, "run", "--profile", str(profile), "--explain", "--", path], capture_output=True, text=True)
+        check(r.returncode == 0 and r.stdout.split()[:1] == [want], f"{c['n']}: {v}", r.stdout + r.stderr)
+    if "run" in c:
+        run(c, c["run"], profile, top)
+    if "again" in c:
+        run(c, c["again"], profile, top)
+    if not any(s[0].startswith("host: ") for s in c.get("run", [])):
+        check(listing(top) == before, f"{c['n']}: the host is as it was", set(listing(top)) ^ set(before))
+
+
+def main():
+    only = [int(a) for a in sys.argv[1:]]
+    named = {c["n"] for c in SPEC["cases"]} | {int(n) for k in ("elsewhere", "missing") for n in SPEC[k]}
+    check(named == set(range(1, 153)), "every case is here, elsewhere with its place, or missing with the reason", sorted(set(range(1, 153)) - named))
+    for i, c in enumerate(SPEC["cases"]):
+        if not only or c["n"] in only:
+            case(i, c)
+    for n, why in SPEC["missing"].items():
+        print(f"# {n} not done: {why}")
+    print(f"1..{count}")
+    sys.exit(bad > 0)
+
+
+main()
