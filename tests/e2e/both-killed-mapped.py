@@ -38,7 +38,7 @@ def daemons():
     """Keeper, then daemon."""
     r = subprocess.run(["pgrep", "-u", str(os.getuid()), "-f", f"rattan-fs env --data-dir {DATA}/"],
                        capture_output=True, text=True)
-    found = [int(x) for x in r.stdout.split()]
+    found = [int(x) for x in r.stdout.split() if stat(x)[0]]
     keeper = [p for p in found if stat(p)[1] not in map(str, found)]
     return keeper + [p for p in found if p not in keeper]
 
