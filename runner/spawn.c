@@ -4,12 +4,13 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "base/fuseabort.h"
 
 #define FD_ABOVE   64          /* above all targets */
 #define STACK_SIZE (64u << 10) /* of the child until its exec */
@@ -164,7 +165,7 @@ void spawn_abort_tree(int userns_fd, int mntns_fd, const char *root)
 
 	if (pid == 0) {
 		if (setns(userns_fd, CLONE_NEWUSER) == 0 && setns(mntns_fd, CLONE_NEWNS) == 0)
-			(void)umount2(root, MNT_FORCE | UMOUNT_NOFOLLOW);
+			fuse_abort(root);
 		_exit(0);
 	}
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)

@@ -30,6 +30,5 @@ struct spawn {
  * dies with it (PR_SET_PDEATHSIG is about threads, not processes). */
 pid_t spawn_bwrap(const struct spawn *s) MUST_USE;
 
-/* Ends the connection of the file system mounted at @root, seen from these namespaces: who waits for its answer gets
- * an error. Before Linux 6.15 only the administrator may; then nothing happens. */
+/* fuse_abort of what is mounted at @root in these namespaces. */
 void spawn_abort_tree(int userns_fd, int mntns_fd, const char *root);

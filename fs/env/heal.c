@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fuseabort.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "fs/fuse/mount.h"
 
 #define PIDS_MAX 8
 #define WAIT_MS  1000
@@ -58,7 +58,7 @@ static void end_mounts(const char *task, const char *mnt)
 		if (e->d_name[0] == '.')
 			continue;
 		(void)snprintf(path, sizeof(path), "%s/%s", mnt, e->d_name);
-		mount_abort(path);
+		fuse_abort(path);
 	}
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fuseabort.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "fs/env/keeper_internal.h"
@@ -180,7 +181,7 @@ static void end_mounts(const struct keeper_link *k)
 {
 	for (size_t i = 0; i < KEEPER_MOUNTS; i++)
 		if (k->mounts[i].fd >= 0)
-			mount_abort(k->mounts[i].dir);
+			fuse_abort(k->mounts[i].dir);
 }
 
 void keeper_end_strays(struct keeper_link *k)
@@ -192,7 +193,7 @@ void keeper_end_strays(struct keeper_link *k)
 
 		if (m->fd < 0 || (x && !strncmp(m->dir, (const char *)x->data, sizeof(m->dir))))
 			continue;
-		mount_abort(m->dir);
+		fuse_abort(m->dir);
 		(void)!mount_detach(m->dir, k->helper);
 		(void)close(m->fd);
 		m->fd = -1;

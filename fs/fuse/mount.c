@@ -149,28 +149,6 @@ int mount_fuse(const struct mount_opts *o, struct diag *diag, int *ret_fd)
 			 : mount_direct(o, diag, ret_fd);
 }
 
-/* The connection's number is that of its device; its files belong to whoever mounted it. */
-static void abort_by_number(const char *dir)
-{
-	char path[80];
-	struct statx st;
-
-	/* Without asking the file system itself. */
-	if (statx(AT_FDCWD, dir, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW, STATX_TYPE, &st) < 0 ||
-	    st.stx_dev_major != 0)
-		return;
-	(void)snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort", st.stx_dev_minor);
-	(void)!write_file(path, "1");
-}
-
-void mount_abort(const char *dir)
-{
-	/* FUSE aborts before the kernel looks whether the mount is busy (fuse_umount_begin), so that any other
-	 * error says nothing. Before Linux 6.15 only the administrator may. */
-	if (umount2(dir, MNT_FORCE | UMOUNT_NOFOLLOW) < 0 && errno == EPERM)
-		abort_by_number(dir);
-}
-
 int mount_detach(const char *dir, bool helper)
 {
 	if (helper)

@@ -27,8 +27,5 @@ struct mount_opts {
 /* An open /dev/fuse (CLOEXEC) whose mount is in place; INIT is not answered yet.
  * -ENOENT no /dev/fuse, -EACCES not allowed to open it, -ENOTEMPTY, ... with a sentence. */
 int mount_fuse(const struct mount_opts *o, struct diag *diag, int *ret_fd) MUST_USE;
-/* End the connection of a mount in our own namespace, whoever uses it: all that wait for an answer get an
- * error. The mount stays until it is detached. Before Linux 6.15 it takes a fusectl at /sys/fs/fuse/connections. */
-void mount_abort(const char *dir);
 /* Lazy: nobody waits for open files. */
 int mount_detach(const char *dir, bool helper) MUST_USE;
