@@ -19,6 +19,19 @@ two=$(rt log --json | grep -oE '"id":[[:space:]]*"[0-9a-f]+' | head -n 1 | grep 
 
 # What a command sees: one state, all of it, and nothing of a file that was not committed unless the state before the move.
 look='s=$(cat s) || exit 8; for i in $(seq 40); do [ "$(seq $i 3000 | sed "s/^/$s/" | cksum)" = "$(cksum < d/f$i)" ] || exit 9; done; echo "$s $(cat new 2> /dev/null)"'
+# Kills process $2 as soon as the file systems that process $1 shows are not those that they were.
+cat > strike.py <<'P'
+import os, sys, time
+def fuse(): return [l for l in open(f"/proc/{sys.argv[1]}/mounts") if " fuse " in l and "rattan:" in l]
+was, end = fuse(), time.monotonic() + 3
+print("ready", flush=True)
+while time.monotonic() < end:
+    now = fuse()
+    if now and now != was:
+        os.kill(int(sys.argv[2]), 9)
+        break
+P
+
 rounds=30
 [ -z "${RATTAN_LONG:-}" ] || rounds=400
 moved=0
@@ -33,12 +46,24 @@ for round in $(seq $rounds); do
 	esac
 	pid=$(daemon)
 	[ -n "$pid" ] || fail "round $round: no daemon"
-	"$RATTAN" "${move[@]}" > move.out 2>&1 &
-	mover=$!
-	sleep "0.0$((RANDOM % 6))$((RANDOM % 10))"
-	kill -KILL "$pid" 2> /dev/null
-	wait $mover
-	rc=$?
+	if [ $((round % 2)) = 0 ]; then
+		# At the new mount, before it is served.
+		: > strike.out
+		python3 strike.py "$(keeper)" "$pid" > strike.out &
+		striker=$!
+		for _ in $(seq 200); do [ -s strike.out ] && break; sleep 0.01; done
+		timeout 30 "$RATTAN" "${move[@]}" > move.out 2>&1
+		rc=$?
+		wait $striker
+	else
+		timeout 30 "$RATTAN" "${move[@]}" > move.out 2>&1 &
+		mover=$!
+		sleep "0.0$((RANDOM % 6))$((RANDOM % 10))"
+		kill -KILL "$pid" 2> /dev/null
+		wait $mover
+		rc=$?
+	fi
+	[ $rc != 124 ] || fail "round $round: ${move[*]} hangs"
 	is=$(timeout 20 "$RATTAN" run -- sh -c "$look") || fail "round $round: ${move[*]} $rc: neither one nor the other ($?): $is"
 	case $is in
 	"$was") ;;
