@@ -3,8 +3,8 @@
  *
  * A thread that makes the kernel write what shared mappings hold waits for answers of the daemon's own
  * threads, and no signal ends that wait. When the process is killed then, the others die and that thread
- * waits for ever, with all descriptors of the process: neither its sockets close nor its pidfd tells
- * anything, and every user of the mount waits as well. Only the mount's forced end helps.
+ * waits for ever: the pidfd does not tell anything, and every user of the mount waits as well. Only an answer or
+ * the connection's forced end helps.
  *
  * So one thread has a descriptor table of its own with nothing in it but one end of a pipe. It dies with
  * the first, at once, and the pipe's other end says so.
