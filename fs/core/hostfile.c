@@ -199,23 +199,39 @@ static int open_held(struct hostsrc *h, const struct hostsrc_id *id)
 	return r < 0 ? ret_nerrno() : r;
 }
 
-/* @id NULL: what the path names. */
+/* What the path names; with @id that file, if it can be had. *@ret_moved: not by its path. */
+static int open_one(struct hostsrc *h, const char *rel, const struct hostsrc_id *id,
+		    struct stat *ret, bool *ret_moved)
+{
+	/* NONBLOCK: a fifo put in the file's place must not hold us */
+	cleanup_fd int fd = hostsrc_open_below(h, rel, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+	int r = fd < 0 ? fd : fstat(fd, ret) < 0 ? ret_nerrno() : 0;
+
+	*ret_moved = false;
+	if (id && (r < 0 || ret->st_dev != id->dev || ret->st_ino != id->ino)) {
+		int held = open_held(h, id);
+
+		if (held >= 0) {
+			cleanup_fdp(&fd);
+			fd = held;
+			r = fstat(fd, ret) < 0 ? ret_nerrno() : 0;
+			*ret_moved = true;
+		}
+	}
+	return r < 0 ? r : steal_fd(&fd);
+}
+
 static int file_open(struct hostsrc *h, const char *rel, const struct hostsrc_id *id,
 		     struct host_file **ret)
 {
-	cleanup_fd int fd = id ? open_held(h, id) : -1;
-	bool held = fd >= 0;
 	struct host_file *f;
 	struct stat st;
+	bool moved;
+	cleanup_fd int fd = open_one(h, rel, id, &st, &moved);
 	size_t n = strlen(rel) + 1;
 
-	/* NONBLOCK: a fifo put in the file's place must not hold us */
-	if (!held)
-		fd = hostsrc_open_below(h, rel, O_RDONLY | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return fd;
-	if (fstat(fd, &st) < 0)
-		return ret_nerrno();
 	if (!S_ISREG(st.st_mode))
 		return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
 	if (!hostsrc_shown(h, &st))
@@ -229,7 +245,7 @@ static int file_open(struct hostsrc *h, const char *rel, const struct hostsrc_id
 	f->dev = st.st_dev;
 	f->ino = st.st_ino;
 	f->users = 1;
-	f->checked_ns = held ? 0 : now_ns();
+	f->checked_ns = moved ? 0 : now_ns();
 	cache_insert(h, f);
 	*ret = f;
 	return 0;
