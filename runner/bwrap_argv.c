@@ -107,13 +107,14 @@ static int words(struct buf *b, const char *const *w)
 }
 
 /* A tmpfs counts as the sandbox's memory only where there is a cgroup. */
-static unsigned long long shm_size(void)
+static unsigned long long shm_size(uint64_t memory)
 {
 	long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+	uint64_t most = 256ull << 20;
 
-	if (pages <= 0 || size <= 0)
-		return 256ull << 20;
-	return (unsigned long long)pages / 4 * (unsigned long long)size;
+	if (pages > 0 && size > 0)
+		most = (uint64_t)pages / 4 * (uint64_t)size;
+	return memory < most ? memory : most;
 }
 
 int bwrap_args(const struct run_spec *s, bool tty, struct buf *ret)
@@ -127,14 +128,16 @@ int bwrap_args(const struct run_spec *s, bool tty, struct buf *ret)
 		 * bwrap is the end of everything */
 		"--as-pid-1", "--die-with-parent", "--cap-drop", "ALL", "--bind", s->root, "/",
 		"--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--size", shm, "--tmpfs",
-		"/dev/shm", "--chdir", "/", NULL};
+		"/dev/shm",
+		/* the tmpfs that bwrap makes for it would take files, half the memory full */
+		"--remount-ro", "/dev", "--chdir", "/", NULL};
 	const char *const session[] = {"--new-session", NULL};
 	const char *const alone[] = {"--unshare-net", NULL}; /* R5 */
 	int r;
 
 	(void)snprintf(uid, sizeof(uid), "%u", s->uid);
 	(void)snprintf(gid, sizeof(gid), "%u", s->gid);
-	(void)snprintf(shm, sizeof(shm), "%llu", shm_size());
+	(void)snprintf(shm, sizeof(shm), "%llu", shm_size(s->limits.memory));
 	r = words(ret, head);
 	if (r == 0 && !s->network)
 		r = words(ret, alone);

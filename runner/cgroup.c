@@ -1,7 +1,9 @@
 #include "runner/cgroup.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,8 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
+
+#define NAME "rattan-run-"
 
 struct cgroup {
 	char *path;
@@ -169,6 +173,26 @@ static int fill(struct cgroup *c, const struct run_limits *l)
 	return c->procs_fd < 0 ? ret_nerrno() : 0;
 }
 
+/* Empty ones of runners that were killed: nothing else removes them. A name has its maker's pid. */
+static void sweep(const char *parent)
+{
+	DIR *d = opendir(parent);
+	struct dirent *e;
+
+	while (d && (e = readdir(d))) {
+		char *end;
+		long pid;
+
+		if (strncmp(e->d_name, NAME, strlen(NAME)) != 0)
+			continue;
+		pid = strtol(e->d_name + strlen(NAME), &end, 10);
+		if (*end == '-' && pid > 0 && kill((pid_t)pid, 0) < 0 && errno == ESRCH)
+			(void)unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR);
+	}
+	if (d)
+		(void)closedir(d);
+}
+
 int cgroup_new(const struct run_limits *l, struct cgroup **ret)
 {
 	cleanup_free char *parent = NULL;
@@ -185,7 +209,9 @@ int cgroup_new(const struct run_limits *l, struct cgroup **ret)
 	if (!c)
 		return -ENOMEM;
 	c->procs_fd = -1;
-	if (asprintf(&c->path, "%s/rattan-run-%016llx", parent, (unsigned long long)id) < 0) {
+	sweep(parent);
+	if (asprintf(&c->path, "%s/" NAME "%ld-%016llx", parent, (long)getpid(),
+		     (unsigned long long)id) < 0) {
 		free(c);
 		return -ENOMEM;
 	}

@@ -1,5 +1,6 @@
 /* The thread of a run: fork, streams, deadline, the end. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -456,6 +457,16 @@ static void drain(struct run *r)
 		read_bwrap_text(r);
 }
 
+static void flags_restore(const struct run *r)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(r->stream_fd); i++) {
+		if (r->stream_flags[i] >= 0)
+			(void)fcntl(r->stream_fd[i], F_SETFL, r->stream_flags[i]);
+	}
+}
+
 static void close_child_ends(struct run *r)
 {
 	int i;
@@ -507,6 +518,7 @@ void *run_thread(void *arg)
 		tty_take_back(r);
 		if (r->termios_saved)
 			(void)tcsetattr(r->tty_fd, TCSADRAIN, &r->termios);
+		flags_restore(r);
 		run_result_fill(r, &result);
 	}
 	close_fd(&r->spawn.userns_fd);

@@ -123,23 +123,49 @@ static int limit_put(struct buf *b, uint32_t *count, uint32_t resource, uint64_t
 	return buf_put(b, &l, sizeof(l));
 }
 
+/* The kernel counts it for the user as well: half of what we may have stays for the host's programs. */
+static uint64_t half_of_ours(int resource)
+{
+	struct rlimit rl;
+
+	if (getrlimit((__rlimit_resource_t)resource, &rl) < 0 || rl.rlim_cur == RLIM_INFINITY)
+		return UINT64_MAX;
+	return rl.rlim_cur / 2;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 static int limits_put(struct buf *b, const struct run_limits *l, uint32_t *count)
 {
-	int r;
+	const struct {
+		uint32_t resource;
+		uint64_t value;
+	} rows[] = {
+		/* One byte is less than any core, and unlike 0 it also keeps the kernel from starting the
+		 * host's core handler, which is a program of root's that reads what a command makes of
+		 * itself, and fills the host's disk. */
+		{RLIMIT_CORE, 1},
+		{RLIMIT_CPU, l->cpu_s},
+		/* Counted in the command's user namespace (Linux 5.14); docs/stage3-abi.md. */
+		{RLIMIT_NPROC, least(l->processes, half_of_ours(RLIMIT_NPROC))},
+		{RLIMIT_NOFILE, l->open_files},
+		{RLIMIT_FSIZE, l->file_size},
+		/* Not the address space: node, Go and sanitizers reserve far more than they use. */
+		{RLIMIT_DATA, l->memory},
+		{RLIMIT_MEMLOCK, 64u << 20},
+		{RLIMIT_SIGPENDING, half_of_ours(RLIMIT_SIGPENDING)},
+		/* Before all others on the machine is no place for a command, whatever its user may do. */
+		{RLIMIT_RTPRIO, 0},
+		{RLIMIT_NICE, 0},
+	};
+	size_t i;
+	int r = 0;
 
-	r = limit_put(b, count, RLIMIT_CORE, 0);
-	if (r == 0)
-		r = limit_put(b, count, RLIMIT_CPU, l->cpu_s);
-	/* Counted in the command's user namespace (Linux 5.14); docs/stage3-abi.md. */
-	if (r == 0)
-		r = limit_put(b, count, RLIMIT_NPROC, l->processes);
-	if (r == 0)
-		r = limit_put(b, count, RLIMIT_NOFILE, l->open_files);
-	if (r == 0)
-		r = limit_put(b, count, RLIMIT_FSIZE, l->file_size);
-	/* Not the address space: node, Go and sanitizers reserve far more than they use. */
-	if (r == 0)
-		r = limit_put(b, count, RLIMIT_DATA, l->memory);
+	for (i = 0; r == 0 && i < ARRAY_SIZE(rows); i++)
+		r = limit_put(b, count, rows[i].resource, rows[i].value);
 	return r;
 }
 

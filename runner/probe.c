@@ -221,8 +221,46 @@ static int run_text(const char *text, const char *writable, const char *promises
 	return r == 1 ? 0 : diag_set(diag, -EIO, "the command's end was not seen");
 }
 
+/* What "bwrap --version" says; an empty text when it does not run. */
+static void version_of(const char *path, char *ret, size_t size)
+{
+	cleanup_fd int out = -1, end = -1;
+	ssize_t n;
+	pid_t pid;
+	int p[2];
+
+	*ret = '\0';
+	if (pipe2(p, O_CLOEXEC) < 0)
+		return;
+	out = p[0];
+	end = p[1];
+	pid = fork();
+	if (pid == 0) {
+		if (dup2(end, STDOUT_FILENO) >= 0)
+			(void)execl(path, "bwrap", "--version", (char *)NULL);
+		_exit(127);
+	}
+	if (pid < 0)
+		return;
+	(void)close(steal_fd(&end));
+	n = read(out, ret, size - 1);
+	ret[n > 0 ? n : 0] = '\0';
+	ret[strcspn(ret, "\n")] = '\0';
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+/* --size, of what we ask for the newest, is from 0.7. */
+static bool too_old(const char *version)
+{
+	int major = 0, minor = 0;
+
+	return sscanf(version, "bubblewrap %d.%d", &major, &minor) == 2 && major == 0 && minor < 7;
+}
+
 static void check_bwrap(struct probe_item *it)
 {
+	char version[64] = "";
 	cleanup_free char *path = NULL;
 	struct run_result res = {0};
 	struct diag diag = {0};
@@ -232,12 +270,16 @@ static void check_bwrap(struct probe_item *it)
 	if (r == 0)
 		r = run_text(":", "/tmp", NULL, &diag, &res);
 	it->found = r == 0 && res.state == RUN_EXITED && res.code == 0;
+	if (path)
+		version_of(path, version, sizeof(version));
 	if (it->found) {
-		detail(it, "%s ran a command", path);
+		detail(it, "%s ran a command (%s)", path, version);
 		return;
 	}
 	detail(it, "%s", r < 0 ? diag.text : res.error);
-	if (!path)
+	if (too_old(version))
+		remedy(it, "%s is %s, and 0.7 or newer is needed.", path, version);
+	else if (!path)
 		remedy(it, "Install the package bubblewrap.");
 	else if (r < 0)
 		remedy(it, "%s", diag.text);
@@ -257,7 +299,8 @@ static void check_landlock(struct probe_item *it)
 
 	it->found = abi > 0;
 	if (it->found)
-		detail(it, "ABI %ld", abi);
+		detail(it, "ABI %ld%s", abi,
+		       abi >= 6 ? "" : ": an older one, whose lacks the result of each run names");
 	else
 		detail(it, "%s", err_text(errno));
 	remedy(it, "The second fence around the writable places is missing; the first, in the file "

@@ -228,6 +228,20 @@ static void set_tty(struct run *r, const struct run_spec *s)
 	r->termios_saved = tcgetattr(r->tty_fd, &r->termios) == 0;
 }
 
+/* What is lent with a descriptor are its flags, too: a command that makes its input non-blocking would
+ * leave the caller's shell with one that is. */
+static void save_flags(struct run *r, const struct run_spec *s)
+{
+	const int fd[3] = {s->stdin_fd, s->passthrough ? STDOUT_FILENO : -1,
+			   s->passthrough ? STDERR_FILENO : -1};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(fd); i++) {
+		r->stream_fd[i] = fd[i];
+		r->stream_flags[i] = fd[i] < 0 ? -1 : fcntl(fd[i], F_GETFL);
+	}
+}
+
 static int set_memfds(struct run *r, const struct run_spec *s, struct diag *diag)
 {
 	const struct plan_options o = {.tty = r->tty};
@@ -278,6 +292,7 @@ static int prepare(struct run *r, struct run_spec *s, struct diag *diag)
 		     s->tail_max ? s->tail_max : CAPTURE_DEFAULT);
 	capture_init(&r->capture[1], r->capture[0].head_max, r->capture[0].tail_max);
 	set_tty(r, s);
+	save_flags(r, s);
 	e = bwrap_find(NULL, diag, &r->bwrap);
 	if (e < 0)
 		return e;

@@ -51,6 +51,7 @@ struct run {
 	struct buf bwrap_text; /* what bwrap itself says */
 	struct termios termios;
 	bool termios_saved;
+	int stream_fd[3], stream_flags[3]; /* the caller's own streams; -1 */
 	struct timespec started;
 	long long deadline, kill_at, last_at; /* io_now_ms(); 0: not set */
 	struct rusage usage;
