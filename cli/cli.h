@@ -155,11 +155,21 @@ int cli_dirs_add_cwd(struct cli_dirs *d, enum cli_dir_kind kind, struct diag *di
 int cli_dirs_check(const struct cli_dirs *binds, const struct cli_dirs *overlays,
 		   struct diag *diag) MUST_USE;
 
+/* ---- limits.c ---- */
+
+struct cli_limits {
+	struct run_limits run;
+	uint64_t disk; /* bytes that may become new to the store; 0: as it is */
+};
+/* Words of NAME=VALUE; what is not named is 0, the default. */
+int cli_limits_parse(const struct cli_list *words, struct cli_limits *ret,
+		     struct diag *diag) MUST_USE;
+
 /* ---- which tree a command sees (view.c): the options that run and serve share ---- */
 
 struct cli_view_opts {
 	const char *env, *base;
-	struct cli_list binds, binds_ro, overlays, writable;
+	struct cli_list binds, binds_ro, overlays, writable, limits;
 	bool bind_cwd, overlay_cwd, no_exec;
 };
 void cli_view_opts_release(struct cli_view_opts *o);
@@ -192,6 +202,9 @@ void cli_view_opts_release(struct cli_view_opts *o);
 		 "HOST=MOUNT", "another directory, read-only"},                                      \
 		{"writable-root", 0,      CLI_LIST,                                                  \
 		 &(o).writable,   "PATH", "open more of the view for writing; / is all"},            \
+		{"limit",      0,                                                                    \
+		 CLI_LIST,     &(o).limits,                                                          \
+		 "NAME=VALUE", "cpu, memory, processes, files, file-size, output or disk, at most"}, \
 	{                                                                                            \
 		"no-exec-workspace", 0, CLI_FLAG, &(o).no_exec, NULL,                                \
 			"nothing in writable places can be executed"                                 \
@@ -204,6 +217,7 @@ struct cli_view {
 	const char **writable;  /* NULL-terminated, or NULL; the strings are the options' */
 	char name[CLI_ENV_MAX]; /* of the current directory's environment, or "" */
 	const char *env;        /* the options' or @name; NULL: the default */
+	struct cli_limits limits;
 };
 void cli_view_release(struct cli_view *v);
 #define cleanup_view __attribute__((cleanup(cli_view_release)))

@@ -244,6 +244,7 @@ static int run_it(const struct run_args *a, const struct run_plan *p, struct cli
 	spec.promises = a->promises;
 	spec.timeout_ms = (uint64_t)(p->timeout_s * 1000);
 	spec.no_exec_workspace = a->view.no_exec;
+	spec.limits = p->view.limits.run;
 	spec.stdin_fd = STDIN_FILENO;
 	spec.passthrough = true;
 	*ret_code = run_profile_spec(a, p, &spec);
@@ -266,6 +267,8 @@ static int run_it(const struct run_args *a, const struct run_plan *p, struct cli
 		say_denials(c, client_run_denied(cr));
 	client_run_free(cr);
 	(void)sigprocmask(SIG_SETMASK, &old, NULL);
+	if (a->verbose && *res.enforced)
+		fprintf(stderr, "rattan: what held: %s\n", res.enforced);
 	*ret_code =
 		r < 0 ? cli_fail_errno(r, NULL, "waiting for the command") : code_of(a, &res, sig);
 	return r < 0 ? r : 0;
@@ -377,6 +380,7 @@ static int start(const struct run_args *a)
 		.overlays = p.view.ov,
 		.noverlays = p.view.overlays.n,
 		.writable = p.view.writable,
+		.disk_max = p.view.limits.disk,
 	};
 
 	r = client_new(&o, &c);
@@ -428,7 +432,7 @@ static int run(int argc, char **argv)
 		 "leave changes in the environment (the default)"},
 		{"rm", 0, CLI_FLAG, &a.rm, NULL, "drop uncommitted changes at the end"},
 		{"verbose", 'v', CLI_FLAG, &a.verbose, NULL,
-		 "say what changed, also off a terminal"},
+		 "say what held and what changed, also off a terminal"},
 		{0},
 	};
 	int r = cli_parse(&cmd_run, opts, argc, argv, true, &a.cmd, &a.ncmd);

@@ -58,6 +58,8 @@ static int serve(const struct args *a)
 		binds[i] = (struct mcp_bind){v.binds.v[i].dir.fd, v.binds.v[i].dir.path,
 					     v.binds.v[i].mount, v.binds.v[i].rw};
 	o.env = v.env;
+	o.limits = v.limits.run;
+	o.disk_max = v.limits.disk;
 	o.overlays = v.ov;
 	o.noverlays = v.overlays.n;
 	o.binds = binds;

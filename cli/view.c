@@ -20,6 +20,7 @@ void cli_view_opts_release(struct cli_view_opts *o)
 	cli_list_release(&o->binds_ro);
 	cli_list_release(&o->overlays);
 	cli_list_release(&o->writable);
+	cli_list_release(&o->limits);
 }
 
 static int add_dirs(struct cli_dirs *d, enum cli_dir_kind kind, const struct cli_list *l,
@@ -72,5 +73,6 @@ int cli_view(const struct cli_view_opts *o, struct cli_view *v, struct diag *dia
 		cli_env_name(o->overlay_cwd ? v->overlays.v[0].dir.path : v->binds.v[0].dir.path,
 			     o->bind_cwd, v->name);
 	v->env = o->env ? o->env : *v->name ? v->name : NULL;
-	return cli_writable(&o->writable, &v->writable);
+	r = cli_limits_parse(&o->limits, &v->limits, diag);
+	return r < 0 ? r : cli_writable(&o->writable, &v->writable);
 }

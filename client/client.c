@@ -134,7 +134,8 @@ static int opts_dup(const struct ctl_env_opts *o, struct ctl_env_opts *ret)
 {
 	int r;
 
-	*ret = (struct ctl_env_opts){.create = o->create, .no_start = o->no_start};
+	*ret = (struct ctl_env_opts){
+		.create = o->create, .no_start = o->no_start, .disk_max = o->disk_max};
 	r = dup_text(o->data_dir, &ret->data_dir);
 	if (r == 0)
 		r = dup_text(o->env ? o->env : "default", &ret->env);

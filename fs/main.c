@@ -19,6 +19,7 @@ enum {
 	OPT_BASE,
 	OPT_OVERLAY,
 	OPT_WRITABLE,
+	OPT_DISK_MAX,
 	OPT_CREATE,
 	OPT_READY,
 	OPT_TAKEOVER,
@@ -43,6 +44,7 @@ static const struct option options[] = {
 	{"base", required_argument, NULL, OPT_BASE},
 	{"overlay", required_argument, NULL, OPT_OVERLAY},
 	{"writable", required_argument, NULL, OPT_WRITABLE},
+	{"disk-max", required_argument, NULL, OPT_DISK_MAX},
 	{"create", no_argument, NULL, OPT_CREATE},
 	{"ready-fd", required_argument, NULL, OPT_READY},
 	{"takeover", required_argument, NULL, OPT_TAKEOVER},
@@ -66,7 +68,7 @@ static const char usage[] =
 	"The file system behind rattan; started by it when needed.\n"
 	"\n"
 	"  env    --data-dir D --run-dir R --env NAME [--base B] [--overlay HOST=MOUNT]...\n"
-	"         [--writable PATH]... [--create] [--foreground]\n"
+	"         [--writable PATH]... [--disk-max BYTES] [--create] [--foreground]\n"
 	"         serve an environment in a namespace of its own, with a control socket in R\n"
 	"  serve  --data-dir D --env NAME --dir DIR [--create] [--base B] [--overlay HOST=MOUNT]...\n"
 	"         [--writable PATH]... [--ids stored|squash] [--run-dir R] [--foreground]\n"
@@ -81,6 +83,7 @@ static const char usage[] =
 	"\n"
 	"--ready-fd N: tell there, in one message of the control protocol, how it went.\n"
 	"--writable none: nothing is writable; --writable /: everything (serve's default).\n"
+	"--disk-max: that may become new to the store; default: three quarters of what is free.\n"
 	"--ids: owners as stored (root's default) or all shown as the caller's (everybody else's).\n"
 	"RATTAN_IDLE_S: seconds after which an unused environment ends (600; 0: never).\n"
 	"RATTAN_GC_S: seconds between looks for garbage while little happens (60; 0: never).\n"
@@ -118,6 +121,15 @@ static int add_writable(struct daemon_opts *o, char *arg)
 		return -EINVAL;
 	o->writable[n] = arg;
 	return 0;
+}
+
+static int parse_bytes(const char *s, uint64_t *ret)
+{
+	char *end;
+
+	errno = 0;
+	*ret = strtoull(s, &end, 10);
+	return errno || *end || end == s || *s == '-' ? -EINVAL : 0;
 }
 
 static int parse_fd(const char *s, int *ret)
@@ -160,6 +172,8 @@ static int parse_one(struct daemon_opts *o, int c)
 		return add_overlay(o, optarg);
 	case OPT_WRITABLE:
 		return add_writable(o, optarg);
+	case OPT_DISK_MAX:
+		return parse_bytes(optarg, &o->disk_max);
 	case OPT_CREATE:
 		o->create = true;
 		return 0;

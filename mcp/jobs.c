@@ -248,7 +248,8 @@ int job_start(struct jobs *js, struct client *c, struct run_spec *spec, const ch
 	spec->spill_fd[0] = j->spill_fd[0];
 	spec->spill_fd[1] = j->spill_fd[1];
 	spec->head_max = spec->tail_max = 4096; /* all is in the file */
-	spec->limits.output = JOB_OUTPUT_MAX;
+	if (!spec->limits.output)
+		spec->limits.output = JOB_OUTPUT_MAX;
 	(void)pthread_mutex_lock(&j->run_lock);
 	r = client_run_start(c, spec, command, diag, &j->cr);
 	if (!r) {

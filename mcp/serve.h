@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "fs/ctl/ctl_client.h"
+#include "runner/runner.h"
 
 struct mcp_bind {
 	int fd; /* of the directory, O_PATH */
@@ -34,6 +35,8 @@ struct mcp_serve_opts {
 	bool keep;                     /* leave uncommitted changes at the end */
 	bool no_checkpoints;
 	bool no_exec_workspace;
+	struct run_limits limits; /* of each command; 0: the default */
+	uint64_t disk_max;        /* of the environment, see ctl_env_opts; 0: as it is */
 	const char *tool_prefix; /* NULL: "rattan_" */
 	const char *version;     /* NULL: this build's */
 	unsigned max_wait_s;     /* longest a call may block, for impatient clients; 0: 55 */

@@ -139,6 +139,7 @@ static int make_client(struct mcp_session *s, const char *name, struct diag *dia
 		eo.overlays = o->overlays;
 		eo.noverlays = o->noverlays;
 		eo.writable = o->writable;
+		eo.disk_max = o->disk_max;
 	}
 	r = client_new(&eo, &c);
 	if (r)

@@ -203,7 +203,8 @@ void shell_req_release(struct shell_req *r)
 	*r = (struct shell_req){0};
 }
 
-void shell_req_spec(const struct shell_req *req, bool no_exec_workspace, struct run_spec *spec)
+void shell_req_spec(const struct shell_req *req, const struct mcp_serve_opts *o,
+		    struct run_spec *spec)
 {
 	run_spec_init(spec);
 	spec->shell = req->command;
@@ -213,7 +214,8 @@ void shell_req_spec(const struct shell_req *req, bool no_exec_workspace, struct 
 	spec->timeout_ms = (uint64_t)(req->timeout * 1000);
 	if (req->timeout > 0 && !spec->timeout_ms)
 		spec->timeout_ms = 1;
-	spec->no_exec_workspace = no_exec_workspace;
+	spec->no_exec_workspace = o->no_exec_workspace;
+	spec->limits = o->limits;
 	spec->stderr_mode = req->separate ? RUN_STDERR_SEPARATE : RUN_STDERR_MERGED;
 	spec->keep_input = req->interactive;
 	if (req->input) {

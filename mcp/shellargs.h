@@ -33,6 +33,8 @@ static inline void cleanup_shell_reqp(struct shell_req *r)
 #define cleanup_shell_req __attribute__((cleanup(cleanup_shell_reqp)))
 
 /* @spec gets everything the request says; it lends from @req. */
-void shell_req_spec(const struct shell_req *req, bool no_exec_workspace, struct run_spec *spec);
+struct mcp_serve_opts;
+void shell_req_spec(const struct shell_req *req, const struct mcp_serve_opts *o,
+		    struct run_spec *spec);
 /* A path argument as an absolute path in the tree: relative to the workspace, "~" is the home. */
 int shell_path(const char *path, char **ret) MUST_USE;

@@ -322,7 +322,7 @@ static int start(struct tool_call *call, const cJSON *args, enum shell_kind kind
 	c = tool_client(call, args, out);
 	if (!c)
 		return 0;
-	shell_req_spec(req, session_opts(s)->no_exec_workspace, &spec);
+	shell_req_spec(req, session_opts(s), &spec);
 	r = job_start(session_jobs(s), c, &spec, req->command, &diag, ret_job);
 	if (r)
 		return not_started(out, r, &diag) ? -ENOMEM : 0;

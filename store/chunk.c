@@ -178,8 +178,10 @@ static int put_all(struct store *s, const struct store_chunk *c, size_t n, unsig
 		if (r == 0)
 			r = items_write(s, items, k, true);
 		for (size_t i = 0; i < k; i++) {
-			if (r == 0 && items[i].added)
+			if (r == 0 && items[i].added) {
 				store_fresh_add(s, &items[i].c->digest, (uint32_t)items[i].c->len);
+				store_written_add(s, HEAD + DIGEST_LEN + items[i].len);
+			}
 			free(items[i].owned);
 		}
 		c += took;

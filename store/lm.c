@@ -372,6 +372,7 @@ int store_tx_put(struct store *s, MDB_txn *t, enum store_db db, MDB_val *k, cons
 	r = store_lm_err(mdb_put(t, s->db[db], k, &room, flags | MDB_RESERVE));
 	if (r < 0)
 		return r;
+	store_written_add(s, k->mv_size + n);
 	if (n)
 		memcpy(room.mv_data, p, n);
 	key_be32((uint8_t *)room.mv_data + n, store_sum(db, k, p, n));

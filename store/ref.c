@@ -317,6 +317,25 @@ static int growth(struct store *s, uint64_t *ret)
 	return 0;
 }
 
+uint64_t store_written(const struct store *s)
+{
+	return __atomic_load_n(&s->written, __ATOMIC_RELAXED);
+}
+
+void store_written_add(struct store *s, uint64_t n)
+{
+	(void)__atomic_add_fetch(&s->written, n, __ATOMIC_RELAXED);
+}
+
+void store_written_less(struct store *s, uint64_t n)
+{
+	uint64_t was = store_written(s);
+
+	while (!__atomic_compare_exchange_n(&s->written, &was, was > n ? was - n : 0, true,
+					    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+}
+
 int store_stats(struct store *s, struct store_stats *ret)
 {
 	cleanup_rd struct store_rd rd = {0};

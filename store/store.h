@@ -262,6 +262,9 @@ struct store_stats {
 		room; /* what can be written: disk_free, or less by a limit of ours or of the process */
 };
 int store_stats(struct store *s, struct store_stats *ret) MUST_USE;
+/* Bytes that are new to the store by this process: chunks that it put and were not there, and records, less what
+ * its collections removed. Any thread, no lock. */
+uint64_t store_written(const struct store *s);
 
 /* ---- garbage (docs/decisions/0007-gc.md) ---- */
 

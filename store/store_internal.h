@@ -120,7 +120,12 @@ struct store {
 	uint32_t *holds;
 	int hold_fd;
 	char hold_name[24];
+
+	uint64_t written; /* store_written(); atomic */
 };
+
+void store_written_add(struct store *s, uint64_t n);
+void store_written_less(struct store *s, uint64_t n);
 
 /* -EBUSY, with a sentence. */
 int store_in_use(const char *dir, struct diag *diag) MUST_USE;

@@ -8,7 +8,8 @@
 #include "fs/core/ovl_internal.h"
 
 #define FLUSH_MS_DEFAULT  1000
-#define FULL_MS           200 /* so long a full disk is not asked again */
+#define INODE_COST        1024u /* about what an inode with a short name takes */
+#define FULL_MS           200   /* so long a full disk is not asked again */
 #define DIRTY_MAX_DEFAULT (64u << 20)
 #define INODES_DEFAULT    262144
 #define DIRTY_INODES      65536
@@ -76,6 +77,23 @@ static bool too_dirty(struct ovl *o)
 	       logged(o) > o->dirty_max;
 }
 
+/* What waits may prove to be there already, or be removed again: only what was written counts in the end. */
+static int disk_check(struct ovl *o)
+{
+	uint64_t max = atomic_load(&o->disk_max), waiting;
+	int r;
+
+	if (!max)
+		return 0;
+	waiting = content_env_dirty(o->cenv) + inodes_waiting(o) * INODE_COST;
+	if (store_written(o->store) < max && store_written(o->store) + waiting >= max) {
+		r = flush_join(o);
+		if (r < 0)
+			return r;
+	}
+	return store_written(o->store) < max ? 0 : -EDQUOT;
+}
+
 int change_begin(struct ovl *o, bool grows)
 {
 	int r;
@@ -89,6 +107,9 @@ int change_begin(struct ovl *o, bool grows)
 		if (r < 0)
 			return r;
 	}
+	r = grows ? disk_check(o) : 0;
+	if (r < 0)
+		return r;
 	/* There may be room again. */
 	if (grows && atomic_load(&o->fl.error) == -ENOSPC &&
 	    (io_now_ms() - atomic_load(&o->fl.failed) < FULL_MS || flush_join(o) == -ENOSPC))
@@ -238,6 +259,7 @@ int ovl_open(const struct ovl_opts *opts, struct ovl **ret)
 	o->host_ttl_ms = opts->host_ttl_ms ? opts->host_ttl_ms : HOST_TTL_MS;
 	o->inodes_max = opts->inodes_max ? opts->inodes_max : INODES_DEFAULT;
 	o->dirty_max = opts->dirty_max ? opts->dirty_max : DIRTY_MAX_DEFAULT;
+	atomic_store(&o->disk_max, opts->disk_max);
 	o->born_mark = UINT64_MAX;
 	if (getrandom(&o->seed, sizeof(o->seed), 0) != (ssize_t)sizeof(o->seed))
 		o->seed = (uint64_t)now_real().tv_nsec;
@@ -371,8 +393,21 @@ int ovl_flush(struct ovl *o)
 	return o->flags & OVL_RDONLY ? 0 : flush_join(o);
 }
 
-/* About what an inode with a short name takes. */
-#define INODE_COST 1024u
+void ovl_set_disk_max(struct ovl *o, uint64_t max)
+{
+	atomic_store(&o->disk_max, max);
+}
+
+/* What may still be written, by the disk and by our limit. */
+static uint64_t room_left(const struct ovl *o, uint64_t room)
+{
+	uint64_t max = atomic_load(&o->disk_max), used = store_written(o->store), left;
+
+	if (!max)
+		return room;
+	left = max > used ? max - used : 0;
+	return left < room ? left : room;
+}
 
 int ovl_statfs(struct ovl *o, struct statvfs *ret)
 {
@@ -384,7 +419,8 @@ int ovl_statfs(struct ovl *o, struct statvfs *ret)
 	if (r < 0)
 		return r;
 	/* What is not flushed yet will need its place. */
-	room = st.room > dirty ? st.room - dirty : 0;
+	room = room_left(o, st.room);
+	room = room > dirty ? room - dirty : 0;
 	*ret = (struct statvfs){
 		.f_bsize = 4096,
 		.f_frsize = 4096,

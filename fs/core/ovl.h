@@ -11,7 +11,7 @@
  * Lock order: docs/architecture.md. Callbacks (readdir, changes) run with locks held and must not
  * call the core.
  * Errors: what the same system call gives on a local file system (its man page), and -EACCES where
- * the policy refuses; -ENOSPC when the store is full; -EBADMSG is mapped to -EIO for damaged content.
+ * the policy refuses; -ENOSPC when the store is full; -EDQUOT beyond disk_max; -EBADMSG is mapped to -EIO for damaged content.
  * Lifetimes of inodes: the caller counts lookups as FUSE does: every successful lookup, create,
  * mknod, mkdir, symlink, link, tmpfile and accepted "plus" directory entry takes one reference on the
  * inode; ovl_forget gives them back. An inode without links lives until its last reference goes.
@@ -66,12 +66,17 @@ struct ovl_opts {
 	unsigned host_ttl_ms; /* how long what a host directory said is believed; 0: 1000 */
 	size_t inodes_max;    /* held before the front end is asked to give some back; 0: 262144 */
 	size_t dirty_max;     /* bytes dirty before writers wait for a flush; 0: 64 MiB */
+	uint64_t
+		disk_max; /* of store_written(); 0: no limit. ovl_set_disk_max() */
 };
 
 /* OVL_RESUME: -EBADMSG when the journal is damaged or has not got everything. */
 int ovl_open(const struct ovl_opts *opts, struct ovl **ret) MUST_USE;
 /* Flushes first unless read-only; the result is the flush's. The ovl is gone in every case. */
 int ovl_close(struct ovl *o);
+
+/* Another limit of store_written(), which counts since the store was opened. Any thread. */
+void ovl_set_disk_max(struct ovl *o, uint64_t max);
 
 /* Without a flush, as if the process had died: what is acknowledged stays in the journal. */
 void ovl_abandon(struct ovl *o);

@@ -274,6 +274,7 @@ struct ovl {
 	atomic_size_t ndirty; /* read without the lock */
 	atomic_uint_least64_t gen;
 	atomic_uint_least64_t changes;
+	atomic_uint_least64_t disk_max; /* 0: no limit */
 
 	struct change_log log;
 	struct notifier notifier;

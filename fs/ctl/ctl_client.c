@@ -183,6 +183,7 @@ static int start_daemon(const struct ctl_env_opts *o, const char *data, const ch
 	struct ctl_argv a = {.n = 1};
 	struct ctl_rep_doc rep;
 	char **overlays = NULL;
+	char disk[24];
 	int r = overlay_args(o, &overlays);
 
 	if (r < 0 || asprintf(&log, "%s/log", place) < 0) {
@@ -202,6 +203,9 @@ static int start_daemon(const struct ctl_env_opts *o, const char *data, const ch
 	/* Until it is told the policy nothing is writable. */
 	if (o->policy.len || (o->writable && !o->writable[0]))
 		ctl_argv_opt(&a, "--writable", "none");
+	(void)snprintf(disk, sizeof(disk), "%llu", (unsigned long long)o->disk_max);
+	if (o->disk_max)
+		ctl_argv_opt(&a, "--disk-max", disk);
 	if (o->create)
 		ctl_argv_add(&a, "--create");
 	r = ctl_spawn(&a, log, diag, &raw, &rep);
@@ -262,6 +266,7 @@ static int agree(const struct ctl_env_opts *o, struct ctl *c, struct diag *diag)
 	rq.overlays = overlays;
 	rq.writable = (char **)(uintptr_t)o->writable;
 	rq.policy = o->policy;
+	rq.disk = o->disk_max;
 	r = call(c, &rq, -1, diag, NULL, NULL);
 	free(overlays);
 	return r;

@@ -46,6 +46,7 @@ struct ctl_env_opts {
 	const char *const *writable;
 	/* The whole policy instead, as policy/rules.h writes it; empty: none. The same holds. */
 	struct ctl_bytes policy;
+	uint64_t disk_max; /* bytes that may become new to the store, from now on; 0: as it is */
 };
 
 /* $RATTAN_DATA_DIR, $XDG_DATA_HOME/rattan, ~/.local/share/rattan; owned by the caller. */

@@ -55,7 +55,7 @@ struct ctl_req {
 	char **writable;         /* NULL: no wish; empty: nothing is writable */
 	char **overlays;         /* host, mount, host, mount, ... */
 	struct ctl_bytes policy; /* of OPEN, instead of writable */
-	uint64_t token;
+	uint64_t token, disk;
 	bool force, all, automatic, rw;
 };
 int ctl_req_encode(const struct ctl_req *rq, struct buf *out) MUST_USE;

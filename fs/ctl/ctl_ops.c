@@ -75,7 +75,11 @@ struct call {
 
 static int op_open(struct call *c)
 {
-	return env_agree(c->env, c->owner, c->rq.overlays, c->rq.writable, &c->rq.policy, &c->diag);
+	int r = c->rq.disk ? env_set_disk_max(c->env, c->rq.disk, &c->diag) : 0;
+
+	return r < 0 ? r
+		     : env_agree(c->env, c->owner, c->rq.overlays, c->rq.writable, &c->rq.policy,
+				 &c->diag);
 }
 
 static int op_attach(struct call *c)

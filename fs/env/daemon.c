@@ -332,6 +332,7 @@ static void fill_env_opts(const struct daemon_opts *o, struct env_opts *eo)
 	eo->name = o->env;
 	eo->base = o->base;
 	eo->create = o->create;
+	eo->disk_max = o->disk_max;
 	eo->overlays = (char *const *)(uintptr_t)o->overlays;
 	eo->writable = o->has_writable ? (char *const *)(uintptr_t)o->writable : NULL;
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -24,6 +25,7 @@ struct daemon_opts {
 	bool dry_run, shrink, removed; /* gc: store/store.h */
 	bool force;                    /* serve: without the runtime directory's lock */
 	int ready_fd;
+	uint64_t disk_max; /* 0: the default */
 };
 
 /* Keeper and daemon of one environment. */

@@ -96,6 +96,33 @@ static int open_ns(struct env *e)
 	return e->mntns_fd < 0 ? ret_nerrno() : 0;
 }
 
+/* One environment shall not take all that is left. What is small is its own limit: the disk's. */
+#define DISK_LEAST (UINT64_C(4) << 30)
+
+static int disk_default(struct env *e, uint64_t *ret)
+{
+	struct store_stats st;
+	int r = store_stats(e->store, &st);
+
+	if (r < 0)
+		return r;
+	*ret = st.room / 4 * 3 > DISK_LEAST ? st.room / 4 * 3 : DISK_LEAST;
+	return 0;
+}
+
+int env_set_disk_max(struct env *e, uint64_t max, struct diag *diag)
+{
+	int r = max ? 0 : disk_default(e, &max);
+
+	if (r < 0)
+		return diag_set(diag, r, "cannot read the store: %s", err_text(r));
+	atomic_store(&e->disk_max, max);
+	ENV_LOCK(e);
+	if (e->cur.ovl)
+		ovl_set_disk_max(e->cur.ovl, max);
+	return 0;
+}
+
 static struct env *env_alloc(const struct env_opts *o)
 {
 	struct env *e = calloc(1, sizeof(*e));
@@ -136,6 +163,8 @@ int env_open(const struct env_opts *o, struct diag *diag, struct env **ret)
 	r = env_policy_parse(o->writable, NULL, diag, &e->policy);
 	if (r == 0)
 		r = open_record(e, o, diag);
+	if (r == 0)
+		r = env_set_disk_max(e, o->disk_max, diag);
 	if (r == 0)
 		r = env_shown_list(e);
 	if (r == 0)

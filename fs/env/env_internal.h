@@ -74,6 +74,7 @@ struct env {
 
 	struct journal *journal; /* fixed after env_open; NULL: none */
 	int journal_fd, tied_fd;
+	_Atomic uint64_t disk_max;
 	uint64_t token_generation; /* of this process: its change log knows nothing of another's */
 
 	pthread_mutex_t lock; /* protects all that follows; also orders the calls to link */

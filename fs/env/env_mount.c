@@ -22,7 +22,10 @@ int env_mount_dir(struct env *e, char *ret, size_t size)
 int env_open_ovl(struct env *e, const struct policy_rules *policy, struct session *se, bool resume,
 		 struct ovl **ret)
 {
-	struct ovl_opts oo = {.store = e->store, .layer = e->rec.open, .policy = policy};
+	struct ovl_opts oo = {.store = e->store,
+			      .layer = e->rec.open,
+			      .policy = policy,
+			      .disk_max = atomic_load(&e->disk_max)};
 
 	if (se) {
 		oo.notify = session_notify(se);
