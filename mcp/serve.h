@@ -37,9 +37,9 @@ struct mcp_serve_opts {
 	bool no_exec_workspace;
 	struct run_limits limits; /* of each command; 0: the default */
 	uint64_t disk_max;        /* of the environment, see ctl_env_opts; 0: as it is */
-	const char *tool_prefix; /* NULL: "rattan_" */
-	const char *version;     /* NULL: this build's */
-	unsigned max_wait_s;     /* longest a call may block, for impatient clients; 0: 55 */
+	const char *tool_prefix;  /* NULL: "rattan_" */
+	const char *version;      /* NULL: this build's */
+	unsigned max_wait_s;      /* longest a call may block, for impatient clients; 0: 55 */
 	enum log_level log_level;
 };
 

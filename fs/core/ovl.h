@@ -66,8 +66,7 @@ struct ovl_opts {
 	unsigned host_ttl_ms; /* how long what a host directory said is believed; 0: 1000 */
 	size_t inodes_max;    /* held before the front end is asked to give some back; 0: 262144 */
 	size_t dirty_max;     /* bytes dirty before writers wait for a flush; 0: 64 MiB */
-	uint64_t
-		disk_max; /* of store_written(); 0: no limit. ovl_set_disk_max() */
+	uint64_t disk_max;    /* of store_written(); 0: no limit. ovl_set_disk_max() */
 };
 
 /* OVL_RESUME: -EBADMSG when the journal is damaged or has not got everything. */
