@@ -124,5 +124,30 @@ for p in [*SRC.glob("*.md"), *(SRC / "docs").rglob("*.md")]:
             bad.append(f"{rel(p)}: link to {m[1]}")
 check(bad, "paths in the docs")
 
+# Every invariant that the architecture names has a row with a test in the list of them, and no other has.
+bad = []
+named = set(re.findall(r"\*\*([SFRM]\d+)\*\*", (SRC / "docs/architecture.md").read_text()))
+rows = {}
+for line in (SRC / "docs/security-invariants.md").read_text().splitlines():
+    m = re.match(r"\| ([SFRM]\d+) \| .*? \| (.*) \|$", line)
+    if m:
+        rows[m[1]] = re.findall(r"`(tests/[A-Za-z0-9_./-]+)`", m[2])
+bad += [] if named else ["docs/architecture.md names none"]
+bad += [f"{i} has no row in docs/security-invariants.md" for i in sorted(named - set(rows))]
+bad += [f"{i} is not in docs/architecture.md" for i in sorted(set(rows) - named)]
+for i, tests in rows.items():
+    if not any((SRC / t).is_file() for t in tests):
+        bad.append(f"{i} has no test")
+check(bad, "every invariant has a test")
+
+# Every fault of docs/known-faults.md has its number once.
+numbers = []
+for line in (SRC / "docs/known-faults.md").read_text().splitlines():
+    m = re.match(r"\| ([\d, to]+) \|", line)
+    for part in re.split(r", ", m[1]) if m else []:
+        ends = [int(w) for w in part.split(" to ")]
+        numbers += range(ends[0], ends[-1] + 1)
+check([f"{k}: {numbers.count(k)} times" for k in range(1, 83) if numbers.count(k) != 1], "every known fault has a row")
+
 print(f"1..{n}")
 sys.exit(1 if failed else 0)
