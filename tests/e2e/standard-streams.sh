@@ -35,4 +35,13 @@ done
 # Inherited ones do not pass.
 exec 7< /etc/passwd 9> other
 same "$(rt run -- sh -c 'ls /proc/self/fd | wc -l')" 4 "descriptors (three and ls's own)"
+# What a command does to the flags of a stream that it was lent ends with it.
+/usr/bin/python3 - "$RATTAN" <<'P' || fail "a lent stream stayed non-blocking"
+import fcntl, os, subprocess, sys
+r, w = os.pipe()
+inside = "import fcntl, os\nfor fd in 0, 1: fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_NONBLOCK)\nprint('set')"
+r2, w2 = os.pipe()
+rc = subprocess.run([sys.argv[1], "run", "--", "/usr/bin/python3", "-c", inside], stdin=r, stdout=w2).returncode
+sys.exit(rc != 0 or os.read(r2, 9) != b"set\n" or any(fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_NONBLOCK for fd in (r, w2)))
+P
 exit 0
