@@ -30,7 +30,7 @@ disturb() { # PID: until it ends
 		sleep "0.$((RANDOM % 10))"
 		case $((n++ % 5)) in
 		0) tries rt commit -e w -m "in round $round" ;;
-		1 | 3) pid=$(daemon) && kill -KILL "$pid" && kills=$((kills + 1)) ;;
+		1 | 3) pid=$(daemon) && kill -KILL "$pid" 2> /dev/null && kills=$((kills + 1)) ;;
 		2) tries rt gc --shrink ;;
 		4) tries rt fsck ;;
 		esac
