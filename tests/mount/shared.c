@@ -9,7 +9,7 @@
 
 #include "tests/mount/walk.h"
 
-#define QUEUE 1000
+#define QUEUE 300
 #define SLOTS 12
 #define CROWD 120u
 #define HUBS  8
