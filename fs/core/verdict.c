@@ -30,6 +30,7 @@ static bool has_unseen(const struct node *n, unsigned places)
 	return !S_ISDIR(n->rec.mode) && n->rec.nlink > 1 && places < n->rec.nlink;
 }
 
+/* POL_UNKNOWN: no place is recorded, for its names are the host's. */
 static int policy_of_places(struct ovl *o, struct node *n)
 {
 	struct meet m = {.o = o, .state = policy_leaf(POLICY_DENY)};
@@ -42,6 +43,8 @@ static int policy_of_places(struct ovl *o, struct node *n)
 		r = place_each(o, n, meet_place, &m);
 	if (r < 0)
 		return policy_leaf(POLICY_DENY);
+	if (m.n == 0 && n->rec.nlink > 0)
+		return POL_UNKNOWN;
 	return has_unseen(n, m.n) ? policy_unseen(o->policy, m.state) : m.state;
 }
 
@@ -50,7 +53,7 @@ int node_policy(struct ovl *o, struct node *n)
 	if (n->pol != POL_UNKNOWN)
 		return n->pol;
 	n->pol = n->ino == STORE_ROOT_INO ? policy_root(o->policy) : policy_of_places(o, n);
-	return n->pol;
+	return n->pol == POL_UNKNOWN ? policy_leaf(POLICY_DENY) : n->pol;
 }
 
 int name_policy(struct ovl *o, struct node *dir, const char *name, size_t len)
@@ -65,16 +68,27 @@ void node_found(struct ovl *o, struct node *dir, const char *name, size_t len, s
 	if (policy_trivial(o->policy))
 		return;
 	s = name_policy(o, dir, name, len);
-	/* A file with several places may be used only as all of them may. */
-	if (S_ISDIR(n->rec.mode) || n->rec.nlink < 2)
+	if (S_ISDIR(n->rec.mode) || n->rec.nlink < 2) {
 		n->pol = s;
-	else
-		n->pol = policy_meet(o->policy, node_policy(o, n), s);
+		return;
+	}
+	/* A file with several places may be used only as all of them may. */
+	(void)node_policy(o, n);
+	n->pol = n->pol == POL_UNKNOWN ? policy_unseen(o->policy, s)
+				       : policy_meet(o->policy, n->pol, s);
+}
+
+static int any_place(void *arg, store_ino parent, const char *name, size_t len)
+{
+	(void)arg, (void)parent, (void)name, (void)len;
+	return 1;
 }
 
 void node_moved(struct ovl *o, struct node *n)
 {
-	if (!policy_trivial(o->policy))
+	/* When all names that are left are the host's, no place is known: what was said of these and of those that
+	 * are gone still holds. */
+	if (!policy_trivial(o->policy) && place_each(o, n, any_place, NULL) != 0)
 		n->pol = POL_UNKNOWN;
 }
 
