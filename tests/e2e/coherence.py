@@ -219,7 +219,7 @@ def replaced_while_read():
     check(counts["torn"] == 0, "a reader had two versions of a file")
 
 
-def believed():
+def believed(pid):
     """Its name was looked up, and nobody has read it, when the host replaces or removes a file."""
     h, v, n = "host/many", "mnt/workspace/host/many", 300
     os.mkdir(h)
@@ -255,7 +255,7 @@ def believed():
         os.close(fd)
     # What nobody uses any more is not kept from the host.
     try:
-        held = f"/proc/{daemon.pid}/fd"
+        held = f"/proc/{pid}/fd"
         os.listdir(held)
     except PermissionError:
         return
@@ -485,11 +485,11 @@ def tools():
     check(s.close() == 0, "the end of the server")
 
 
-with Served():
+with Served() as pid:
     fd, m, want = agree()
     below()
     replaced_while_read()
-    believed()
+    believed(pid)
     partial()
     check(m[:] == want and get("mnt/workspace/f") == want, "the first file is as it was")
     m.close()

@@ -922,7 +922,8 @@ def inside(what, top):
 
 
 def outside():
-    rattan, here, text = os.environ["RATTAN"], os.getcwd(), open(__file__, "rb").read()
+    from lib import here, rattan
+    text = open(__file__, "rb").read()
 
     def lessons(name, what, *args):
         r = subprocess.run([rattan, "run", *args, "--", "python3", "-", what, "/workspace/l"], input=text,

@@ -1,4 +1,5 @@
 """Shared by the end-to-end tests in Python; not a test itself. What lib.sh is for those in shell."""
+import json
 import os
 import shutil
 import subprocess
@@ -32,6 +33,13 @@ def rattan_fs():
     if not os.path.exists(fs):
         sys.exit("no rattan-fs")
     return fs
+
+
+# Tests open directories beside their home, too, as a person can allow it.
+if "XDG_CONFIG_HOME" in os.environ:
+    os.makedirs(os.environ["XDG_CONFIG_HOME"] + "/rattan", exist_ok=True)
+    with open(os.environ["XDG_CONFIG_HOME"] + "/rattan/config.json", "w") as conf:
+        json.dump({"bind_roots": [here]}, conf)
 
 
 class Served:
