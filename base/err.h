@@ -2,7 +2,7 @@
  * base/err.h - the one error convention: 0 or a count, or negative errno.
  *
  * Vocabulary used everywhere: -ENOENT not there; -EEXIST; -EINVAL the caller's argument is bad;
- * -EBADMSG bytes do not match their digest or format; -ENOSPC disk, map or quota full; -ENOMEM;
+ * -EBADMSG bytes do not match their digest or format; -ENOSPC disk or map full, -EDQUOT quota; -ENOMEM;
  * -EIO; -ESTALE a handle of an older generation; -EOPNOTSUPP kernel or build lacks it; -EACCES the
  * policy says no; -EBUSY in use; -ECANCELED. A header that returns another code says so.
  */
@@ -19,6 +19,12 @@
 static inline int ret_nerrno(void)
 {
 	return errno > 0 ? -errno : -EIO;
+}
+
+/* Nothing is broken: it goes on when there is room. */
+static inline bool err_no_room(int r)
+{
+	return r == -ENOSPC || r == -EDQUOT;
 }
 
 /* One sentence for a person about what went wrong and what to do; the first error wins. */

@@ -204,14 +204,14 @@ static int round_of(struct gc *g)
 	if (r == 0)
 		r = g->o->dry_run ? count_dead(g) : gc_layers_erase(g);
 	/* Chunks have files of their own: there may be room there. */
-	if (r == -ENOSPC && g->diag)
+	if (err_no_room(r) && g->diag)
 		g->diag->text[0] = 0;
-	g->enospc |= r == -ENOSPC;
-	if (r < 0 && r != -ENOSPC)
+	g->enospc |= err_no_room(r);
+	if (r < 0 && !err_no_room(r))
 		return r;
 	g->res->live_chunks = 0;
 	r = gc_chunks(g);
-	g->enospc |= r == -ENOSPC;
+	g->enospc |= err_no_room(r);
 	return r;
 }
 
@@ -257,7 +257,7 @@ static int run(struct gc *g)
 
 	if (r == 0)
 		r = round_of(g);
-	again = g->enospc && !g->o->dry_run && (r == 0 || r == -ENOSPC);
+	again = g->enospc && !g->o->dry_run && (r == 0 || err_no_room(r));
 	if (again && g->diag)
 		g->diag->text[0] = 0;
 	if (again && (r = gc_shrink(g)) == 0)

@@ -248,7 +248,7 @@ static int pass_time(struct gc *g, MDB_env *env)
 		if (r == -ENOENT && chunks)
 			r = store_chunks_put(g->s, &chunk, 1);
 	}
-	return r == -ENOSPC || r == -EIO || r == -ENOENT ? 0 : r;
+	return err_no_room(r) || r == -EIO || r == -ENOENT ? 0 : r;
 }
 
 static int shrink_env(struct gc *g, MDB_env *env)

@@ -60,7 +60,7 @@ static int holds_make(struct store *s)
 
 	if (r < 0)
 		return r;
-	r = -posix_fallocate(fd, 0, (off_t)HOLD_BYTES);
+	r = store_map_room(fd, HOLD_BYTES);
 	map = r < 0 ? MAP_FAILED
 		    : mmap(NULL, HOLD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (r == 0 && map == MAP_FAILED)

@@ -1,8 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
+#include <unistd.h>
 #include <zstd.h>
 
 #include "base/cleanup.h"
@@ -11,11 +10,8 @@
 #include "store/store_internal.h"
 
 /* Idle readers kept: more threads than this reading at one moment make and drop their own. */
-#define IDLE_MAX    32
-/* Every reader of every process takes a slot in LMDB's table of 64 bytes each. */
-#define READERS_MAX 2046
-#define NO_ROOM     (1u << 20)
-#define LM_KEY_MAX  511
+#define IDLE_MAX   32
+#define LM_KEY_MAX 511
 
 int store_lm_err(int rc)
 {
@@ -27,9 +23,7 @@ int store_lm_err(int rc)
 	case MDB_KEYEXIST:
 		return -EEXIST;
 	case MDB_MAP_FULL:
-	case ENOSPC:
 	case EFBIG:
-	case EDQUOT:
 		return -ENOSPC;
 	case MDB_PAGE_NOTFOUND:
 	case MDB_CORRUPTED:
@@ -58,7 +52,7 @@ static int env_open(MDB_env *env, const char *path, size_t map, unsigned flags)
 	if (rc == 0)
 		rc = mdb_env_set_maxdbs(env, DB_COUNT + 2);
 	if (rc == 0)
-		rc = mdb_env_set_maxreaders(env, READERS_MAX);
+		rc = mdb_env_set_maxreaders(env, STORE_READERS);
 	if (rc == 0)
 		rc = mdb_env_open(env, path, flags, 0600);
 	return store_lm_err(rc);
@@ -288,26 +282,6 @@ int store_tx_begin(struct store *s, MDB_txn **ret)
 	return store_lm_err(mdb_txn_begin(s->meta.env, NULL, 0, ret));
 }
 
-/* LMDB reports a short write as EIO ("which error code?" its source asks). When there is no room
- * left, that is what it was. */
-static bool no_room(struct store *s)
-{
-	static const char *const files[] = {"meta/data.mdb", "chunks/data.mdb"};
-	struct statvfs v;
-	struct rlimit rl;
-	struct stat st;
-
-	if (fstatvfs(s->dir_fd, &v) == 0 && (uint64_t)v.f_bavail * v.f_frsize < NO_ROOM)
-		return true;
-	if (getrlimit(RLIMIT_FSIZE, &rl) < 0 || rl.rlim_cur == RLIM_INFINITY)
-		return false;
-	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
-		if (fstatat(s->dir_fd, files[i], &st, 0) == 0 &&
-		    (uint64_t)st.st_size + NO_ROOM > rl.rlim_cur)
-			return true;
-	return false;
-}
-
 /* Somebody removed the data directory: what is written now is gone when the last process is. */
 static bool vanished(MDB_txn *txn)
 {
@@ -318,9 +292,31 @@ static bool vanished(MDB_txn *txn)
 	       st.st_nlink == 0;
 }
 
+/* Has LMDB given the environment up? It does so when it cannot tell which of its two first pages the disk has. */
+static bool env_broken(MDB_env *env)
+{
+	MDB_txn *t;
+	int rc = mdb_txn_begin(env, NULL, MDB_RDONLY, &t);
+
+	if (rc == 0)
+		mdb_txn_abort(t);
+	return rc == MDB_PANIC;
+}
+
+bool store_broken(const struct store *s)
+{
+	return env_broken(s->meta.env) || env_broken(s->chunks.env);
+}
+
+int store_broken_fd(const struct store *s)
+{
+	return s->broken_fd;
+}
+
 int store_tx_commit(struct store *s, MDB_txn **t)
 {
 	MDB_txn *txn = *t;
+	MDB_env *env = mdb_txn_env(txn);
 	int r;
 
 	*t = NULL;
@@ -329,7 +325,9 @@ int store_tx_commit(struct store *s, MDB_txn **t)
 		return -EIO;
 	}
 	r = store_lm_err(mdb_txn_commit(txn));
-	return r == -EIO && no_room(s) ? -ENOSPC : r;
+	if (r < 0 && env_broken(env))
+		(void)!write(s->broken_fd, &(uint64_t){1}, sizeof(uint64_t));
+	return r == -EIO ? store_room_err(s) ?: r : r;
 }
 
 int store_lm_get(MDB_txn *t, MDB_dbi db, MDB_val *k, MDB_val *v)

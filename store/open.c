@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -313,7 +314,7 @@ static int open_env(struct store *s, struct store_pool *p, const char *sub, size
 		    struct diag *diag)
 {
 	cleanup_free char *path = NULL;
-	char file[32];
+	char file[32], lock[32];
 	struct stat st;
 	int r = 0;
 
@@ -329,6 +330,9 @@ static int open_env(struct store *s, struct store_pool *p, const char *sub, size
 		r = errno == EACCES ? -EACCES : -EBADMSG;
 	if (r == 0 && !fresh)
 		r = meta_pages_ok(s, file);
+	(void)snprintf(lock, sizeof(lock), "%s/lock.mdb", sub);
+	if (r == 0)
+		store_map_room_lmdb(s, lock, STORE_LOCK_MAX);
 	if (r == 0)
 		r = store_pool_open(p, path, map, s->rdonly);
 	if (r == 0 && !fresh)
@@ -442,7 +446,7 @@ int store_open_limits(const char *dir, unsigned flags, const struct store_limits
 	if (!s)
 		return -ENOMEM;
 	digest_prepare();
-	s->dir_fd = s->lock_fd = s->hold_fd = -1;
+	s->dir_fd = s->lock_fd = s->hold_fd = s->broken_fd = -1;
 	s->rdonly = flags & STORE_RDONLY;
 	s->dir = strdup(dir);
 	r = s->dir ? -pthread_mutex_init(&s->lock, NULL) : -ENOMEM;
@@ -451,7 +455,8 @@ int store_open_limits(const char *dir, unsigned flags, const struct store_limits
 		free(s);
 		return r;
 	}
-	r = open_dir(s, flags, diag);
+	s->broken_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	r = s->broken_fd < 0 ? ret_nerrno() : open_dir(s, flags, diag);
 	/* lmdb.h, Caveats: opening can fail while another process is opening or closing. */
 	if (r == 0)
 		r = retry_flock(s->dir_fd, LOCK_EX);
@@ -492,6 +497,8 @@ void store_close(struct store *s)
 	store_holds_close(s);
 	if (s->lock_fd >= 0)
 		(void)close(s->lock_fd);
+	if (s->broken_fd >= 0)
+		(void)close(s->broken_fd);
 	if (s->dir_fd >= 0)
 		(void)close(s->dir_fd);
 	(void)pthread_mutex_destroy(&s->lock);

@@ -2,9 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 
 #include "base/cleanup.h"
 #include "store/codec.h"
@@ -274,105 +271,4 @@ int store_resolve(struct store *s, const char *env, const char *rev, struct diag
 	if (r == 0)
 		*ret = layer;
 	return r;
-}
-
-/* ---- figures ---- */
-
-static int file_size(MDB_env *env, uint64_t *ret)
-{
-	struct stat st;
-	int fd, r = store_lm_err(mdb_env_get_fd(env, &fd));
-
-	if (r < 0)
-		return r;
-	if (fstat(fd, &st) < 0)
-		return ret_nerrno();
-	*ret = (uint64_t)st.st_blocks * 512;
-	return 0;
-}
-
-static uint64_t pages(const MDB_stat *m)
-{
-	return (m->ms_branch_pages + m->ms_leaf_pages + m->ms_overflow_pages) * m->ms_psize;
-}
-
-/* How far the chunks' file may grow: as far as its map, and as files of this process may. */
-static int growth(struct store *s, uint64_t *ret)
-{
-	MDB_envinfo info;
-	struct rlimit rl;
-	uint64_t size;
-	MDB_stat st;
-	int r = store_lm_err(mdb_env_info(s->chunks.env, &info));
-
-	if (r == 0)
-		r = store_lm_err(mdb_env_stat(s->chunks.env, &st));
-	if (r < 0)
-		return r;
-	size = (info.me_last_pgno + 1) * st.ms_psize;
-	*ret = info.me_mapsize > size ? info.me_mapsize - size : 0;
-	if (getrlimit(RLIMIT_FSIZE, &rl) == 0 && rl.rlim_cur != RLIM_INFINITY &&
-	    (rl.rlim_cur < size || rl.rlim_cur - size < *ret))
-		*ret = rl.rlim_cur > size ? rl.rlim_cur - size : 0;
-	return 0;
-}
-
-uint64_t store_written(const struct store *s)
-{
-	return __atomic_load_n(&s->written, __ATOMIC_RELAXED);
-}
-
-void store_written_add(struct store *s, uint64_t n)
-{
-	(void)__atomic_add_fetch(&s->written, n, __ATOMIC_RELAXED);
-}
-
-void store_written_less(struct store *s, uint64_t n)
-{
-	uint64_t was = store_written(s);
-
-	while (!__atomic_compare_exchange_n(&s->written, &was, was > n ? was - n : 0, true,
-					    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		;
-}
-
-int store_stats(struct store *s, struct store_stats *ret)
-{
-	cleanup_rd struct store_rd rd = {0};
-	MDB_stat commits, layers, small, big, inodes;
-	struct store_stats st = {0};
-	struct statvfs vfs;
-	int r = store_rd_begin(s, &rd);
-
-	if (r == 0)
-		r = store_lm_err(mdb_stat(rd.r->txn, s->db[DB_COMMITS], &commits));
-	if (r == 0)
-		r = store_lm_err(mdb_stat(rd.r->txn, s->db[DB_LAYERS], &layers));
-	if (r == 0)
-		r = store_lm_err(mdb_stat(rd.r->txn, s->db[DB_SMALL], &small));
-	if (r == 0)
-		r = store_lm_err(mdb_stat(rd.r->txn, s->db[DB_INODES], &inodes));
-	if (r == 0)
-		r = growth(s, &st.room);
-	if (r == 0)
-		r = store_lm_err(mdb_env_stat(s->chunks.env, &big));
-	if (r == 0)
-		r = file_size(s->chunks.env, &st.chunk_file_bytes);
-	if (r == 0)
-		r = file_size(s->meta.env, &st.meta_file_bytes);
-	if (r < 0)
-		return r;
-	if (fstatvfs(s->dir_fd, &vfs) < 0)
-		return ret_nerrno();
-	st.commits = commits.ms_entries;
-	st.layers = layers.ms_entries;
-	st.chunks = small.ms_entries + big.ms_entries;
-	st.chunk_bytes = pages(&small) + pages(&big);
-	st.inodes = inodes.ms_entries;
-	st.disk_size = (uint64_t)vfs.f_blocks * vfs.f_frsize;
-	st.disk_free = (uint64_t)vfs.f_bavail * vfs.f_frsize;
-	if (st.room > st.disk_free)
-		st.room = st.disk_free;
-	*ret = st;
-	return 0;
 }

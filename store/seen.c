@@ -98,9 +98,9 @@ static int seen_make(struct store *s)
 	if (fd < 0)
 		return ret_nerrno();
 	/* Allocated: a write to a map must not find the disk full. */
-	for (size_t n = SEEN_MAX; r == -ENOSPC && n >= SEEN_MIN; n /= 8) {
-		r = -posix_fallocate(fd, 0, (off_t)n);
-		if (r == -ENOSPC && ftruncate(fd, 0) < 0)
+	for (size_t n = SEEN_MAX; err_no_room(r) && n >= SEEN_MIN; n /= 8) {
+		r = store_map_room(fd, n);
+		if (err_no_room(r) && ftruncate(fd, 0) < 0)
 			r = ret_nerrno();
 	}
 	return r == 0 && fsync(fd) < 0 ? ret_nerrno() : r;

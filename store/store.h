@@ -14,7 +14,7 @@
  * closing the second would drop the first one's place in LMDB's reader table (lmdb.h, Caveats).
  * Durability: what store_batch_commit, store_env_seal and store_env_move returned 0 for is on disk,
  * in that order, chunks before the records that name them (S2).
- * Errors (beyond base/err.h): -ENOSPC disk or map full, nothing was written; -EBADMSG bytes do not
+ * Errors (beyond base/err.h): -ENOSPC disk or map full and -EDQUOT quota, nothing was written; -EBADMSG bytes do not
  * match their digest or format; -EAGAIN see store_batch_commit.
  */
 #pragma once
@@ -46,6 +46,13 @@ static inline void cleanup_storep(struct store **s)
 	store_close(*s);
 }
 #define cleanup_store __attribute__((cleanup(cleanup_storep)))
+
+/* Readable from the moment on at which LMDB refuses everything to this process (-EIO each): a write of the page
+ * that makes a transaction valid failed. What had been committed is on the disk, and opening the store anew
+ * finds it. The store's own. */
+int store_broken_fd(const struct store *s);
+/* The same, asked. */
+bool store_broken(const struct store *s);
 
 /* Once, by a main program: a read that trips over a damaged page of the store (SIGSEGV, SIGBUS) is -EBADMSG for
  * whoever asked; anything else that trips ends the process, with a sentence that names fsck. */

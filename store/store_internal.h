@@ -79,6 +79,10 @@ struct store_reader {
 	void *dctx;               /* ZSTD_DCtx of the chunk pool's readers */
 };
 
+/* Every reader of every process takes a slot in LMDB's table of 64 bytes each. */
+#define STORE_READERS  2046
+#define STORE_LOCK_MAX ((size_t)STORE_READERS * 64 + 4096)
+
 struct store_pool {
 	MDB_env *env;
 	pthread_mutex_t lock; /* leaf; guards what follows */
@@ -100,8 +104,9 @@ struct store_anc;
 
 struct store {
 	char *dir;
-	int dir_fd;  /* flocked for the moments of opening and closing */
-	int lock_fd; /* flocked shared as long as the store is open */
+	int dir_fd;    /* flocked for the moments of opening and closing */
+	int lock_fd;   /* flocked shared as long as the store is open */
+	int broken_fd; /* an eventfd: store_broken_fd */
 	bool rdonly;
 	struct store_pool meta, chunks;
 	MDB_dbi db[DB_COUNT];
@@ -165,6 +170,16 @@ int store_cur_get(MDB_cursor *c, enum store_db db, MDB_val *k, MDB_val *v,
 int store_cur_raw(MDB_cursor *c, MDB_val *k, MDB_val *v, MDB_cursor_op op) MUST_USE;
 /* mdb_get, damaged pages contained (guard.h). */
 int store_lm_get(MDB_txn *t, MDB_dbi db, MDB_val *k, MDB_val *v) MUST_USE;
+
+/* Why LMDB wrote less than it wanted: -ENOSPC, -EDQUOT, or 0: there is room (room.c). */
+int store_room_err(struct store *s);
+
+/* Room on the disk for all of a file that is empty and will be written to through a map: a write that finds none there
+ * is SIGBUS. */
+int store_map_room(int fd, size_t n) MUST_USE;
+/* The same for LMDB's table of readers, as far as that can be had; before LMDB opens it (its locks go with any of the
+ * process's descriptors). */
+void store_map_room_lmdb(struct store *s, const char *file, size_t n);
 
 /* A meta write transaction, aborted at the end of the scope unless it was committed. */
 int store_tx_begin(struct store *s, MDB_txn **ret) MUST_USE;

@@ -7,7 +7,7 @@
  * never while another content's is held except by content_copy, which orders by address. It is a
  * leaf below the core's locks: no call comes back into the core. Reading the store or the host
  * happens without the exclusive lock.
- * Errors: -EIO damaged chunk or changed host file; -ENOSPC; -EFBIG; -ENOMEM.
+ * Errors: -EIO damaged chunk or changed host file; -ENOSPC, -EDQUOT; -EFBIG; -ENOMEM.
  */
 #pragma once
 

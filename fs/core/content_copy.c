@@ -73,7 +73,7 @@ static int share_block(struct copy *k, struct blk **ret)
 	if (r < 0)
 		*ret = NULL;
 	/* no room for the table of what is held: the bytes go through memory */
-	return r == -ENOSPC ? 0 : r;
+	return err_no_room(r) ? 0 : r;
 }
 
 static ssize_t copy_bytes(struct copy *k)

@@ -179,7 +179,7 @@ int known_load(struct ovl *o, store_ino ino, struct node **ret)
 	if (k)
 		k->busy = false;
 	if (r < 0)
-		return r == -ENOMEM ? r : -ESTALE;
+		return r == -ENOMEM || r == -EIO ? r : -ESTALE;
 	node_pin(dir);
 	r = host_source_of(o, dir, &src);
 	if (r == 0)

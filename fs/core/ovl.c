@@ -96,7 +96,7 @@ static int disk_check(struct ovl *o)
 
 int change_begin(struct ovl *o, bool grows)
 {
-	int r;
+	int r, last;
 
 	if (o->flags & OVL_RDONLY)
 		return -EROFS;
@@ -111,9 +111,11 @@ int change_begin(struct ovl *o, bool grows)
 	if (r < 0)
 		return r;
 	/* There may be room again. */
-	if (grows && atomic_load(&o->fl.error) == -ENOSPC &&
-	    (io_now_ms() - atomic_load(&o->fl.failed) < FULL_MS || flush_join(o) == -ENOSPC))
-		return -ENOSPC;
+	last = atomic_load(&o->fl.error);
+	if (grows && err_no_room(last) && io_now_ms() - atomic_load(&o->fl.failed) >= FULL_MS)
+		last = flush_join(o);
+	if (grows && err_no_room(last))
+		return last;
 	pthread_rwlock_rdlock(&o->freeze);
 	/* A commit could not go on in its new layer; nothing may be written to the sealed one (S1). */
 	while (o->child) {
@@ -386,6 +388,11 @@ int ovl_request_done(struct ovl *o, uint64_t tag, store_ino ino, struct ovl_done
 	}
 	unlock(o);
 	return r < 0 ? r : 1;
+}
+
+bool ovl_broken(struct ovl *o)
+{
+	return store_broken(o->store);
 }
 
 int ovl_flush(struct ovl *o)

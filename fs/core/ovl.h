@@ -11,7 +11,8 @@
  * Lock order: docs/architecture.md. Callbacks (readdir, changes) run with locks held and must not
  * call the core.
  * Errors: what the same system call gives on a local file system (its man page), and -EACCES where
- * the policy refuses; -ENOSPC when the store is full; -EDQUOT beyond disk_max; -EBADMSG is mapped to -EIO for damaged content.
+ * the policy refuses; -ENOSPC when the store is full, -EDQUOT a quota or disk_max; -EBADMSG is mapped to -EIO for damaged
+ * content.
  * Lifetimes of inodes: the caller counts lookups as FUSE does: every successful lookup, create,
  * mknod, mkdir, symlink, link, tmpfile and accepted "plus" directory entry takes one reference on the
  * inode; ovl_forget gives them back. An inode without links lives until its last reference goes.
@@ -81,6 +82,8 @@ void ovl_set_disk_max(struct ovl *o, uint64_t max);
 void ovl_abandon(struct ovl *o);
 /* The references that a dead process counted are void: nobody is there that could give them back. */
 void ovl_unheld(struct ovl *o);
+/* The store refuses everything to this process (-EIO) until somebody opens it anew: store_broken. */
+bool ovl_broken(struct ovl *o);
 
 /* Who asks: the owner of what is created, already translated to stored ids. */
 struct ovl_cred {

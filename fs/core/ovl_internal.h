@@ -352,7 +352,7 @@ int known_load(struct ovl *o, store_ino ino, struct node **ret) MUST_USE;
 
 /* ---- ovl.c ---- */
 
-/* Enter a changing operation: -EROFS, -ENOSPC after a failed flush when @grows. Takes o->freeze
+/* Enter a changing operation: -EROFS, -ENOSPC or -EDQUOT after a failed flush when @grows. Takes o->freeze
  * shared; change_end gives it back. */
 int change_begin(struct ovl *o, bool grows) MUST_USE;
 void change_end(struct ovl *o);

@@ -25,6 +25,7 @@
 #include "fs/env/daemon_internal.h"
 #include "fs/env/env.h"
 #include "fs/env/heal.h"
+#include "fs/env/mend.h"
 #include "fs/env/pulse.h"
 #include "fs/fuse/mount.h"
 
@@ -34,6 +35,7 @@
 /* Daemons that die so soon after their start, so often in a row, are not helped by another. */
 #define QUICK_MS  1000
 #define QUICK_MAX 3
+#define RETRY_MS  400 /* before another one where this could not go on: a quick end */
 
 /* The id that agents have inside (docs/architecture.md): what the single mapped id is stored as. */
 #define AGENT_ID 1000
@@ -177,6 +179,8 @@ struct loop {
 	bool look;         /* whether ours is still there */
 	long long idle_ms; /* 0: never */
 	long long idle_since;
+	struct mend mend;
+	bool replace; /* by another one, that goes on with what the journal has */
 };
 
 #define LOOK_MS 50
@@ -213,6 +217,7 @@ static int time_left(struct loop *l)
 
 	if (l->look)
 		most = LOOK_MS;
+	most = mend_wait(&l->mend, most);
 	if (!l->idle_ms || !l->server)
 		return most;
 	if (ctl_server_connections(l->server) || env_leases(l->env)) {
@@ -233,6 +238,7 @@ static bool loop_once(struct loop *l)
 		EVENT,
 		ENDED,
 		MOUNTS,
+		BROKEN,
 		N
 	};
 	struct pollfd p[N] = {
@@ -242,6 +248,7 @@ static bool loop_once(struct loop *l)
 		[EVENT] = {.fd = l->server ? ctl_server_event_fd(l->server) : -1, .events = POLLIN},
 		[ENDED] = {.fd = env_ended_fd(l->env), .events = POLLIN},
 		[MOUNTS] = {.fd = l->mounts_fd, .events = POLLPRI},
+		[BROKEN] = {.fd = mend_fd(&l->mend, l->env), .events = POLLIN},
 	};
 	int timeout = time_left(l);
 
@@ -268,7 +275,10 @@ static bool loop_once(struct loop *l)
 		ctl_server_accept(l->server);
 	if (p[EVENT].revents && ctl_server_event(l->server))
 		return false;
-	return true;
+	if (p[BROKEN].revents)
+		mend_broken(&l->mend, l->env);
+	l->replace = mend_due(&l->mend, l->env);
+	return !l->replace;
 }
 
 /* The socket, the answer to the starter, and service until something ends it. */
@@ -302,8 +312,9 @@ static int serve(struct loop *l, const char *run_dir, int *ready_fd)
 	while (r == 0 && loop_once(l))
 		;
 	cleanup_fdp(&l->mounts_fd);
-	/* Like a crash, but all is flushed: what the kernel asked meanwhile, it asks again. */
-	if (r == 0 && l->server && ctl_server_replace(l->server))
+	/* Like a crash: what is not flushed is in the journal, and what the kernel asked meanwhile it asks
+	 * again. */
+	if (r == 0 && l->server && (l->replace || ctl_server_replace(l->server)))
 		_exit(KEEPER_REPLACE);
 	/* Nobody new comes in; those who are here finish or see the end. */
 	if (run_dir && r == 0)
@@ -312,11 +323,26 @@ static int serve(struct loop *l, const char *run_dir, int *ready_fd)
 	return r;
 }
 
+/* What the last daemon left is still with the keeper, and for a lack of memory or a disk that fails it must not be
+ * given up at the first try. */
+static bool may_pass(int r)
+{
+	return r == -ENOMEM || r == -EAGAIN || r == -EIO || r == -ENFILE || r == -EMFILE ||
+	       r == -EBUSY;
+}
+
 static int serve_env(const struct env_opts *eo, struct loop *l, const char *run_dir, int *ready_fd)
 {
 	struct diag diag = {0};
-	int r = env_open(eo, &diag, &l->env), k;
+	int r, k;
 
+	mend_init(&l->mend, eo->kept);
+	r = env_open(eo, &diag, &l->env);
+	if (r < 0 && eo->kept && may_pass(r)) {
+		(void)daemon_tell(ready_fd, r, &diag, NULL, 0);
+		(void)nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000L}, NULL);
+		_exit(KEEPER_REPLACE);
+	}
 	if (r < 0)
 		return daemon_tell(ready_fd, r, &diag, NULL, 0);
 	r = serve(l, run_dir, ready_fd);

@@ -175,8 +175,11 @@ int env_open(const struct env_opts *o, struct diag *diag, struct env **ret)
 	}
 	if (r == 0)
 		r = env_journal_open(e, o->kept);
+	e->resuming = o->kept;
 	if (r == 0)
 		r = o->kept ? env_resume_locked(e, o->kept, diag) : env_up_locked(e, diag);
+	if (r == 0)
+		e->resuming = false;
 	if (r == 0)
 		r = env_gc_start(e);
 	if (r < 0) {
@@ -200,7 +203,8 @@ int env_close(struct env *e)
 	env_down_locked(e);
 	k = env_drop_ovl_locked(e);
 	/* An end, and no death that another daemon should go on from. */
-	keeper_drop(&e->link, KEEP_MOUNT, 0);
+	if (!e->resuming)
+		keeper_drop(&e->link, KEEP_MOUNT, 0);
 	while (e->leases) {
 		const void *owner = e->leases->owner;
 
@@ -225,6 +229,11 @@ int env_close(struct env *e)
 int env_ended_fd(const struct env *e)
 {
 	return e->ended_fd;
+}
+
+int env_broken_fd(const struct env *e)
+{
+	return store_broken_fd(e->store);
 }
 
 int env_agree(struct env *e, const void *owner, char *const *overlays, char *const *writable,

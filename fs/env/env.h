@@ -68,6 +68,15 @@ bool env_detached(struct env *e, bool *ret_busy);
 /* It is gone: those who hold ctl_attach.tied_fd are told, before all is brought to an end. */
 void env_tell_gone(struct env *e);
 
+/* store_broken_fd */
+int env_broken_fd(const struct env *e);
+/* Could another daemon go on now, with all that was acknowledged? Waits for nobody, nor does env_keep_mend. */
+bool env_may_hand_over(struct env *e);
+/* It will not be soon: who waits for that gets the error now. */
+void env_patience_end(struct env *e);
+struct mend_note;
+void env_keep_mend(struct env *e, const struct mend_note *n);
+
 /* -EEXIST: @overlays (host, mount, ...) are not what the environment shows. @policy (as policy_rules_encode() writes
  * it), or else @writable, other than the mount's: a fresh mount, -EBUSY while others hold leases. All may be NULL. */
 int env_agree(struct env *e, const void *owner, char *const *overlays, char *const *writable,

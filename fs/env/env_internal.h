@@ -79,12 +79,14 @@ struct env {
 
 	pthread_mutex_t lock; /* protects all that follows; also orders the calls to link */
 	struct keeper_link link;
+	bool resuming; /* what the keeper has is the last daemon's */
 	struct store_env rec;
 	struct policy_rules policy; /* of the mount */
 	struct env_mount cur;
 	uint64_t generation;
 	unsigned nmounts;
-	bool resumable; /* another daemon could go on with the mount */
+	atomic_bool
+		resumable; /* read without the lock: another daemon could go on with the mount */
 	struct env_bound *binds;
 	size_t nbinds;
 	struct env_shown *shown; /* the list never changes */

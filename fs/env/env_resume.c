@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "fs/core/journal.h"
 #include "fs/env/env_internal.h"
+#include "fs/env/mend.h"
 
 /* How long a lease of a dead daemon lasts whose command had not been named yet. */
 #define NAMELESS_MS 10000
@@ -90,6 +91,7 @@ void env_keep_mount_locked(struct env *e)
 	if (r < 0)
 		keeper_drop(&e->link, KEEP_MOUNT, 0);
 	e->resumable = r == 0;
+	session_patience(e->cur.se, r == 0);
 	free(s);
 }
 
@@ -123,6 +125,27 @@ void env_keep_lease_locked(struct env *e, struct env_lease *l)
 {
 	if (e->journal)
 		(void)!keeper_tell(&e->link, KEEP_LEASE, l->id, l->what, strlen(l->what), l->pidfd);
+}
+
+/* Nobody is waited for: who has the lock may wait for what the next daemon will do. */
+bool env_may_hand_over(struct env *e)
+{
+	return e->resumable && journal_whole(e->journal);
+}
+
+void env_patience_end(struct env *e)
+{
+	ENV_LOCK(e);
+	if (e->cur.up)
+		session_patience(e->cur.se, false);
+}
+
+void env_keep_mend(struct env *e, const struct mend_note *n)
+{
+	if (pthread_mutex_trylock(&e->lock) != 0)
+		return; /* it counts as the first one then */
+	(void)!keeper_tell(&e->link, KEEP_MEND, 0, n, sizeof(*n), -1);
+	(void)pthread_mutex_unlock(&e->lock);
 }
 
 int env_prepare_replace(struct env *e, const void *owner, struct diag *diag)

@@ -60,7 +60,7 @@ static int status_changes(struct env *e, struct ctl_status *ret)
 		return r;
 	/* A full disk must not hide the rest of the status. */
 	r = ovl_flush(e->cur.ovl);
-	if (r < 0 && r != -ENOSPC)
+	if (r < 0 && !err_no_room(r))
 		return r;
 	r = diff_layers(e->store, at, e->rec.open, 0, count_one, ret);
 	ret->dirty = ret->added + ret->modified + ret->deleted + ret->renamed > 0;

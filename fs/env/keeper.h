@@ -39,6 +39,7 @@ enum keeper_kind {
 	KEEP_BIND,   /* struct env_saved_bind; the process that asked for it */
 	KEEP_LEASE,  /* text: what; the command's process */
 	KEEP_POLICY, /* of the mount: a memory file with what policy_rules_encode() writes */
+	KEEP_MEND,   /* struct mend_note */
 };
 #define KEEPER_DATA_MAX 12288
 struct keeper_item {

@@ -74,6 +74,7 @@ static const char *const kinds[] = {
 	[KEEP_BIND] = "a bind",
 	[KEEP_LEASE] = "a command",
 	[KEEP_POLICY] = "the policy of the mount",
+	[KEEP_MEND] = "what failed before",
 };
 
 static int hold(struct keeper_link *k, const struct keeper_msg *m, int *fd)

@@ -26,6 +26,7 @@ static bool raw_reply(const struct worker *w, int r, const void *body, size_t le
 		{.iov_base = (void *)(uintptr_t)body, .iov_len = r < 0 ? 0 : len},
 	};
 
+	reply_hold(w->se, r);
 	head.len = (uint32_t)(sizeof(head) + iov[1].iov_len);
 	return writev(w->se->loop.fd, iov, 2) >= 0;
 }

@@ -1,9 +1,13 @@
 #include "fs/fuse/reply.h"
 
+#include <time.h>
+
+#include "base/io.h"
 #include "fs/fuse/ids.h"
 
 /* "For ever" on the wire; the kernel clamps to what its clock can hold. */
 #define FOREVER_SECONDS 1e9
+#define HOLD_MS         10000
 
 int reply_errno(int r)
 {
@@ -13,6 +17,17 @@ int reply_errno(int r)
 		return EIO;
 	/* ENOSYS would make the kernel stop asking, for the whole mount. */
 	return r == -ENOSYS ? EOPNOTSUPP : -r;
+}
+
+void reply_hold(struct session *se, int r)
+{
+	long long end;
+
+	if (r != -EIO || !atomic_load(&se->patient) || !ovl_broken(se->ovl))
+		return;
+	end = io_now_ms() + HOLD_MS;
+	while (atomic_load(&se->patient) && !atomic_load(&se->loop.stop) && io_now_ms() < end)
+		(void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
 }
 
 double reply_seconds(uint32_t valid_ms)
@@ -37,6 +52,7 @@ struct fuse_entry_param reply_entry_param(struct session *se, const struct ovl_e
 
 void reply_status(fuse_req_t req, int r)
 {
+	reply_hold(op_session(req), r);
 	(void)fuse_reply_err(req, r < 0 ? reply_errno(r) : 0);
 }
 

@@ -11,6 +11,8 @@
 
 /* An errno that the kernel accepts in an answer and that means nothing special to it. */
 int reply_errno(int r);
+/* Before an answer with the error @r: see session_patience. */
+void reply_hold(struct session *se, int r);
 /* How long an answer may be cached, in seconds. */
 double reply_seconds(uint32_t valid_ms);
 /* @e as libfuse wants it, owners as shown. */

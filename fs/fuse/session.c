@@ -429,6 +429,11 @@ int session_start(struct session *se, const struct session_opts *o)
 	return r;
 }
 
+void session_patience(struct session *se, bool on)
+{
+	atomic_store(&se->patient, on);
+}
+
 /* ---- end ---- */
 
 void session_stop(struct session *se)

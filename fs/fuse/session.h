@@ -53,6 +53,9 @@ struct ovl_notify session_notify(struct session *se);
 int session_start(struct session *se, const struct session_opts *o) MUST_USE;
 /* Of a session that was started. */
 void session_init_get(const struct session *se, struct session_init *ret);
+/* Another process is about to go on with this mount, should the store break (ovl_broken): who would get EIO for that
+ * reason gets no answer for ten seconds, so that the other one may give him a better. */
+void session_patience(struct session *se, bool on);
 /* Ends the workers; requests that the kernel still has get ENOTCONN. Frees the session. */
 void session_stop(struct session *se);
 /* The kernel closed the connection (unmounted or aborted): readable when so. Owned by the session. */

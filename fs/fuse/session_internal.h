@@ -96,6 +96,7 @@ struct session {
 	unsigned nworkers, nrunning;
 	struct loop loop;
 	struct notifier notifier;
+	_Atomic bool patient; /* session_patience */
 	/* Written while INIT is served, before there is a second thread. */
 	bool inited, no_open, setxattr_ext;
 	uint64_t init_unique;

@@ -52,7 +52,7 @@ writes() { same "$(python3 write.py "mnt/w/$1" "$2" fsync)" "$3" "$4"; }
 slot() { # slot WHAT AFTER COUNT ERRNO: a fault for the recorder (tests/power/record.h)
 	python3 - "$@" <<'PY'
 import errno, struct, sys
-what, after, count, err = ["write", "sync", "read"].index(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), getattr(errno, sys.argv[4])
+what, after, count, err = ["write", "sync", "read", "meta"].index(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), getattr(errno, sys.argv[4])
 with open("faults", "r+b") as f:
     f.seek(what * 64)
     f.write(struct.pack("<iiii48s", after, count, err, 0, b""))
@@ -92,15 +92,13 @@ wait "$pid" 2> /dev/null
 umount -l mnt
 
 # ---- a disk that fails ----
-head -c 192 /dev/zero > faults
+head -c 256 /dev/zero > faults
 start env LD_PRELOAD="$record" POWER_ROOT="$here/disk" POWER_FAULTS="$here/faults"
 for what in "sync EIO" "write EIO" "write EROFS" "write EDQUOT"; do
 	set -- $what
-	want=$2
-	[ "$want" = EDQUOT ] && want=ENOSPC # a quota is a full disk
 	: > "mnt/w/$1-$2" # numbers for new files come from the store, some thousand at a time
 	slot "$1" 0 -1 "$2"
-	writes "$1-$2" 1 "$want" "$what"
+	writes "$1-$2" 1 "$2" "$what"
 	same "$(cat mnt/w/kept)" kept "a read beside $what"
 	slot "$1" 0 0 "$2"
 	must sync mnt/w/"$1-$2"

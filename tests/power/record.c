@@ -303,7 +303,7 @@ static bool write_begin(struct writing *w, int fd, const struct iovec *iov, int 
 		return true;
 	flags = fcntl(fd, F_GETFL);
 	w->dsync = flags & O_DSYNC;
-	err = w->dsync ? 0 : fault(POWER_FAULT_WRITE, w->s);
+	err = fault(w->dsync ? POWER_FAULT_META : POWER_FAULT_WRITE, w->s);
 	if (err) {
 		errno = err;
 		return false;

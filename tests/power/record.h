@@ -44,11 +44,12 @@ struct power_rec {
 
 /* Faults, in a file that both sides map. Each slot on its own: the first @after matching calls go
  * well, the next @count fail with @err; @count < 0: all of them. Those that fail are counted. Writes to a
- * descriptor that syncs each (LMDB's meta page) are spared: docs/durability.md, "What is not promised". */
+ * descriptor that syncs each have a slot of their own: LMDB's page that makes a transaction valid. */
 enum power_fault {
 	POWER_FAULT_WRITE,
 	POWER_FAULT_SYNC,
 	POWER_FAULT_READ,
+	POWER_FAULT_META,
 	POWER_FAULTS
 };
 struct power_slot {

@@ -173,7 +173,7 @@ int main(void)
 	fx_mount(&f);
 	one(&f, POWER_FAULT_WRITE, "chunks/data.mdb", EIO, -EIO);
 	one(&f, POWER_FAULT_WRITE, "chunks/data.mdb", ENOSPC, -ENOSPC);
-	one(&f, POWER_FAULT_WRITE, "chunks/data.mdb", EDQUOT, -ENOSPC);
+	one(&f, POWER_FAULT_WRITE, "chunks/data.mdb", EDQUOT, -EDQUOT);
 	one(&f, POWER_FAULT_WRITE, "chunks/data.mdb", EFBIG, -ENOSPC);
 	one(&f, POWER_FAULT_WRITE, "meta/data.mdb", EIO, -EIO);
 	one(&f, POWER_FAULT_WRITE, "meta/data.mdb", ENOSPC, -ENOSPC);
