@@ -9,6 +9,10 @@ static int put_text(void *arg, const struct ctl_env_info *e)
 
 	if (!(*n)++)
 		printf("%-32s %-10s %-14s %s\n", "NAME", "BASE", "HEAD", "STATE");
+	if (e->damaged) {
+		printf("%-32s damaged: rattan fsck tells more\n", *e->name ? e->name : "?");
+		return 0;
+	}
 	printf("%-32s %-10s %-14.12s %s%s%s\n", e->name, e->base, *e->head ? e->head : "base",
 	       e->running ? "running" : "idle", e->dirty ? ", uncommitted changes" : "",
 	       e->stale ? ", was found dead and cleaned up" : "");
@@ -25,6 +29,7 @@ static int put_json(void *arg, const struct ctl_env_info *e)
 	(void)cJSON_AddBoolToObject(o, "running", e->running);
 	(void)cJSON_AddBoolToObject(o, "dirty", e->dirty);
 	(void)cJSON_AddBoolToObject(o, "stale", e->stale);
+	(void)cJSON_AddBoolToObject(o, "damaged", e->damaged);
 	(void)cJSON_AddNumberToObject(o, "created", (double)e->created.tv_sec);
 	(void)cJSON_AddItemToArray(arg, o);
 	return 0;

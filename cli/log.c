@@ -7,13 +7,13 @@
 
 struct out {
 	cJSON *json; /* or NULL: text */
-	unsigned long left, shown;
+	unsigned long left, shown, damaged;
 	const char *head; /* where it is */
 };
 
 static bool is_head(const struct out *o, const struct ctl_commit *cm)
 {
-	return !strcmp(cm->id, o->head);
+	return !cm->damaged && !strcmp(cm->id, o->head);
 }
 
 static void put_text(const struct out *o, const struct ctl_commit *cm)
@@ -22,6 +22,10 @@ static void put_text(const struct out *o, const struct ctl_commit *cm)
 	char when[32] = "";
 	struct tm tm;
 
+	if (cm->damaged) {
+		printf("%.12s  damaged: rattan fsck tells more\n", *cm->id ? cm->id : "?");
+		return;
+	}
 	if (localtime_r(&cm->time.tv_sec, &tm))
 		(void)strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &tm);
 	printf("%.12s  %s  +%llu ~%llu -%llu  ", cm->id, when, (unsigned long long)cm->added,
@@ -51,6 +55,7 @@ static void put_json(const struct out *out, const struct ctl_commit *cm)
 	cli_json_str(o, "message", cm->message ? cm->message : "");
 	(void)cJSON_AddBoolToObject(o, "automatic", cm->automatic);
 	(void)cJSON_AddBoolToObject(o, "at_head", is_head(out, cm));
+	(void)cJSON_AddBoolToObject(o, "damaged", cm->damaged);
 	cli_json_str(o, "time", when);
 	(void)cJSON_AddNumberToObject(o, "added", (double)cm->added);
 	(void)cJSON_AddNumberToObject(o, "modified", (double)cm->modified);
@@ -66,6 +71,7 @@ static int on_commit(void *arg, const struct ctl_commit *cm)
 		return 0;
 	o->left--;
 	o->shown++;
+	o->damaged += cm->damaged;
 	if (o->json)
 		put_json(o, cm);
 	else
@@ -118,11 +124,10 @@ static int run(int argc, char **argv)
 		cJSON_Delete(out.json);
 		return cli_fail_errno(r, &diag, "log");
 	}
-	if (json)
-		return cli_print_json(out.json);
-	if (!out.shown)
+	if (!json && !out.shown)
 		printf("no commits yet: %s is at its base\n", client_env(e.client));
-	return cli_done();
+	r = json ? cli_print_json(out.json) : cli_done();
+	return out.damaged && r == CLI_OK ? CLI_FAILED : r;
 }
 
 const struct cli_command cmd_log = {

@@ -202,6 +202,10 @@ static int log_line(void *arg, const struct ctl_commit *cm)
 	if (p->seen++ < p->offset || p->shown >= p->limit)
 		return 0;
 	p->shown++;
+	if (cm->damaged) {
+		p->r = buf_printf(p->out, "%s  damaged\n", short_id(cm->id, id));
+		return p->r;
+	}
 	if (gmtime_r(&cm->time.tv_sec, &tm))
 		(void)strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%SZ", &tm);
 	p->r = buf_printf(p->out,

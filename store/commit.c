@@ -213,17 +213,25 @@ int store_commit_of_layer(struct store *s, store_layer layer, struct store_commi
 	return r < 0 ? r : get(&rd, &rec.commit, ret);
 }
 
-static int lend(struct store_rd *rd, const MDB_val *v,
+/* What the index names, or what is left of it: one that is damaged must not hide the others. */
+static int lend(struct store_rd *rd, const MDB_val *k, MDB_val *v,
 		int (*fn)(void *arg, const struct store_commit *c), void *arg)
 {
 	struct store_commit c = {0};
-	struct digest id;
-	int r;
+	struct digest id = {0};
+	int r = store_sum_strip(DB_COMMIT_INDEX, k, v);
 
-	if (v->mv_size != DIGEST_LEN)
-		return -EBADMSG;
-	memcpy(id.b, v->mv_data, DIGEST_LEN);
-	r = get(rd, &id, &c);
+	if (r == 0 && v->mv_size != DIGEST_LEN)
+		r = -EBADMSG;
+	if (r == 0) {
+		memcpy(id.b, v->mv_data, DIGEST_LEN);
+		r = get(rd, &id, &c);
+	}
+	if (r == -EBADMSG || r == -ENOENT) {
+		store_commit_release(&c);
+		c = (struct store_commit){.id = id, .damaged = true};
+		r = 0;
+	}
 	if (r == 0)
 		r = fn(arg, &c);
 	store_commit_release(&c);
@@ -285,12 +293,12 @@ int store_commits(struct store *s, const char *env,
 	k = (MDB_val){n, kb};
 	r = store_cur_raw(c, &k, &v, MDB_SET_RANGE);
 	/* The seek stands behind the last one, or nowhere when nothing follows. */
-	r = store_cur_get(c, DB_COMMIT_INDEX, &k, &v, r == 0 ? MDB_PREV : MDB_LAST);
+	r = store_cur_raw(c, &k, &v, r == 0 ? MDB_PREV : MDB_LAST);
 	while (r == 0 && k.mv_size == n && !memcmp(k.mv_data, kb, n - 8)) {
-		r = lend(&rd, &v, fn, arg);
+		r = lend(&rd, &k, &v, fn, arg);
 		if (r)
 			return r;
-		r = store_cur_get(c, DB_COMMIT_INDEX, &k, &v, MDB_PREV);
+		r = store_cur_raw(c, &k, &v, MDB_PREV);
 	}
 	return r == -ENOENT ? 0 : r;
 }

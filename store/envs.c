@@ -373,12 +373,38 @@ int store_envs_read(struct store *s, MDB_txn *t, int (*fn)(void *arg, const stru
 	return r ? r : got == -ENOENT ? 0 : got;
 }
 
+/* What is left of one that is damaged. */
+static void env_damaged(const MDB_val *k, struct store_env *e)
+{
+	*e = (struct store_env){.damaged = true};
+	if (k->mv_size < sizeof(e->name))
+		memcpy(e->name, k->mv_data, k->mv_size);
+	if (!store_env_name_valid(e->name))
+		e->name[0] = 0;
+}
+
 int store_env_list(struct store *s, int (*fn)(void *arg, const struct store_env *e), void *arg)
 {
 	cleanup_rd struct store_rd rd = {0};
+	MDB_cursor *c;
+	MDB_val k, v;
 	int r = store_rd_begin(s, &rd);
 
-	return r < 0 ? r : store_envs_read(s, rd.r->txn, fn, arg);
+	if (r == 0)
+		r = store_rd_cursor(&rd, DB_ENVS, &c);
+	if (r < 0)
+		return r;
+	for (r = store_cur_raw(c, &k, &v, MDB_FIRST); r == 0;
+	     r = store_cur_raw(c, &k, &v, MDB_NEXT)) {
+		struct store_env e;
+
+		if (store_sum_strip(DB_ENVS, &k, &v) < 0 || store_env_decode(&k, &v, &e) < 0)
+			env_damaged(&k, &e);
+		r = fn(arg, &e);
+		if (r)
+			return r;
+	}
+	return r == -ENOENT ? 0 : r;
 }
 
 int store_env_remove(struct store *s, const char *name)

@@ -198,6 +198,7 @@ struct store_commit {
 	char env[65];
 	char label[128];
 	char *message; /* owned by the struct; NULL or NUL-terminated */
+	bool damaged;  /* of store_commits alone: of the rest there is at most the id */
 };
 void store_commit_release(struct store_commit *c);
 int store_commit_get(struct store *s, const struct digest *id, struct store_commit *ret) MUST_USE;
@@ -205,7 +206,7 @@ int store_commit_of_layer(struct store *s, store_layer layer, struct store_commi
 /* The newest layer at or above the sealed @layer that somebody asked to be kept: automatic states are
  * passed over, so that what they hold still counts as uncommitted. A base is itself. */
 int store_head_commit(struct store *s, store_layer layer, store_layer *ret) MUST_USE;
-/* Newest first; @env NULL: of all. The commit is lent to @fn. */
+/* Newest first; @env NULL: of all. The commit is lent to @fn; one whose records are damaged is marked. */
 int store_commits(struct store *s, const char *env,
 		  int (*fn)(void *arg, const struct store_commit *c), void *arg) MUST_USE;
 
@@ -218,6 +219,7 @@ struct store_env {
 	store_layer open; /* the only layer that may be written to for this environment */
 	struct timespec created;
 	char base_name[65];
+	bool damaged; /* of store_env_list alone: only the name is known, if that is */
 };
 /* 1..64 of [A-Za-z0-9._-], not starting with a dot or dash. */
 bool store_env_name_valid(const char *name);

@@ -127,6 +127,7 @@ struct ctl_commit {
 	char env[65], label[128];
 	char *message;
 	bool automatic;
+	bool damaged; /* only the id is known, or not even that */
 	struct timespec time;
 	uint64_t added, modified, deleted;
 };
@@ -191,8 +192,9 @@ int ctl_shutdown(struct ctl *c, bool force, struct diag *diag) MUST_USE;
 struct ctl_env_info {
 	char name[65], base[65], head[65];
 	bool running;
-	bool stale; /* was found dead with something left over, which has been cleaned up */
-	bool dirty; /* uncommitted changes in the store */
+	bool stale;   /* was found dead with something left over, which has been cleaned up */
+	bool dirty;   /* uncommitted changes in the store */
+	bool damaged; /* only the name is known, or not even that */
 	struct timespec created;
 };
 int ctl_env_list(const char *data_dir, struct diag *diag,

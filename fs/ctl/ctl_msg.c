@@ -61,6 +61,7 @@ static const struct field commit_fields[] = {
 	FIELD(ctl_commit, message, F_STR),  FIELD(ctl_commit, automatic, F_BOOL),
 	FIELD(ctl_commit, time, F_TIME),    FIELD(ctl_commit, added, F_U64),
 	FIELD(ctl_commit, modified, F_U64), FIELD(ctl_commit, deleted, F_U64),
+	FIELD(ctl_commit, damaged, F_BOOL),
 };
 const struct ctl_table ctl_table_commit = TABLE(commit_fields, ctl_commit);
 
@@ -101,7 +102,7 @@ const struct ctl_table ctl_table_attach = TABLE(attach_fields, ctl_attach);
 static const struct field env_fields[] = {
 	FIELD(ctl_env_info, name, F_CHARS),   FIELD(ctl_env_info, base, F_CHARS),
 	FIELD(ctl_env_info, head, F_CHARS),   FIELD(ctl_env_info, dirty, F_BOOL),
-	FIELD(ctl_env_info, created, F_TIME),
+	FIELD(ctl_env_info, created, F_TIME), FIELD(ctl_env_info, damaged, F_BOOL),
 };
 const struct ctl_table ctl_table_env = TABLE(env_fields, ctl_env_info);
 

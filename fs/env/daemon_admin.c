@@ -143,17 +143,27 @@ static int list_one(void *arg, const struct store_env *e)
 	return 0;
 }
 
+/* One that cannot be read must not hide the others. */
+static int damaged(int r, struct ctl_env_info *i, struct buf *items)
+{
+	if (r != -EBADMSG && r != -ENOENT)
+		return r;
+	i->damaged = true;
+	return ctl_item_put(items, &ctl_table_env, i);
+}
+
 static int describe(struct store *s, const struct store_env *e, struct buf *items)
 {
 	struct ctl_env_info i = {.created = e->created};
 	struct store_layer_info li;
 	struct store_commit c = {0};
 	store_layer at;
-	int r = store_layer_get(s, e->open, &li);
+	int r;
 
-	if (r < 0)
-		return r;
 	memcpy(i.name, e->name, sizeof(i.name));
+	r = e->damaged ? -EBADMSG : store_layer_get(s, e->open, &li);
+	if (r < 0)
+		return damaged(r, &i, items);
 	memcpy(i.base, e->base_name, sizeof(i.base));
 	i.dirty = li.records > 0;
 	r = store_head_commit(s, e->head, &at);
@@ -163,7 +173,8 @@ static int describe(struct store *s, const struct store_env *e, struct buf *item
 	if (r == 0)
 		digest_hex(&c.id, i.head);
 	store_commit_release(&c);
-	return r < 0 && r != -ENOENT ? r : ctl_item_put(items, &ctl_table_env, &i);
+	return r < 0 && r != -ENOENT ? damaged(r, &i, items)
+				     : ctl_item_put(items, &ctl_table_env, &i);
 }
 
 int daemon_admin_list(const struct daemon_opts *o)

@@ -80,8 +80,9 @@ static int open_record(struct env *e, const struct env_opts *o, struct diag *dia
 	if (r == -ENOENT)
 		return diag_set(diag, r, "no environment \"%s\" in %s", o->name, o->data_dir);
 	if (r < 0)
-		return diag_set(diag, r, "cannot read environment \"%s\": %s", o->name,
-				err_text(r));
+		return diag_set(diag, r, "cannot read environment \"%s\": %s%s", o->name,
+				err_text(r),
+				r == -EBADMSG ? " (it is damaged; run rattan fsck)" : "");
 	return env_overlays_check(e->store, &e->rec, o->overlays, diag);
 }
 

@@ -104,14 +104,19 @@ static int check_expect(struct env *e, const char *expect, struct diag *diag)
 			head[0] ? head : "the base", expect);
 }
 
+static void hex_unless_zero(const struct digest *d, char ret[static 65])
+{
+	for (size_t i = 0; i < DIGEST_LEN && !ret[0]; i++)
+		if (d->b[i])
+			digest_hex(d, ret);
+}
+
 /* All but the message. */
 static void describe(const struct store_commit *c, struct ctl_commit *ret)
 {
 	memset(ret, 0, sizeof(*ret));
-	digest_hex(&c->id, ret->id);
-	for (size_t i = 0; i < DIGEST_LEN && !ret->parent[0]; i++)
-		if (c->parent.b[i])
-			digest_hex(&c->parent, ret->parent);
+	hex_unless_zero(&c->id, ret->id);
+	hex_unless_zero(&c->parent, ret->parent);
 	memcpy(ret->env, c->env, sizeof(ret->env));
 	memcpy(ret->label, c->label, sizeof(ret->label));
 	ret->automatic = c->kind == STORE_AUTO;
@@ -310,6 +315,7 @@ static int log_one(void *arg, const struct store_commit *c)
 	if (c->kind == STORE_AUTO && !x->automatic)
 		return 0;
 	r = to_ctl_commit(c, &cm);
+	cm.damaged = c->damaged;
 	if (r == 0)
 		r = x->fn(x->arg, &cm);
 	ctl_item_release(&ctl_table_commit, &cm);

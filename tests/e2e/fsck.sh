@@ -23,16 +23,14 @@ wait "$writers" || fail "the writers"
 must rt commit -m two
 says 'in use' 4 rt fsck --repair
 
-# Until the daemon is gone: it would go on with what it has in memory.
+# Until all daemons are gone: they would go on with what they have in memory.
 stop() {
-	local pid
-	pid=$(pgrep -u "$(id -u)" -f "rattan-fs env .*$here/data" | head -n 1)
-	[ -z "$pid" ] || kill -TERM "$pid"
+	pkill -TERM -u "$(id -u)" -f "rattan-fs env .*$here/data"
 	for _ in $(seq 100); do
 		pgrep -u "$(id -u)" -f "rattan-fs env .*$here/data" > /dev/null || return 0
 		sleep 0.1
 	done
-	fail "the daemon does not end"
+	fail "the daemons do not end"
 }
 stop
 cp -r data whole
@@ -70,6 +68,42 @@ says 'Input/output error' 1 rt run -- cat d/big
 same "$(rt run -- cat d/small | tail -n 1)" more "a file beside the damaged one"
 same "$(rt run -- sh -c 'ls e | wc -l')" 401 "names beside the damaged one"
 must rt run -- sh -c 'cat d/one > /dev/null; rm d/big; echo new > d/big; cat d/big'
+stop
+
+# A commit, and the record of an environment: the listings name what is damaged and show the rest.
+must rt run -e spare -- true
+must rt env rm spare --force
+must rt run -e zz-spare -- sh -c 'echo x > x'
+must rt commit -e zz-spare -m 'a message to be damaged'
+must rt run -- sh -c 'echo y > y'
+must rt commit -m 'a sound one'
+stop
+damage() { # BYTES OFFSET: wherever they stand in the records
+	python3 - "$@" <<'END' || fail "nothing to damage"
+import os, sys
+p = os.environ["RATTAN_DATA_DIR"] + "/meta/data.mdb"
+what, off = sys.argv[1].encode().decode("unicode_escape").encode("latin1"), int(sys.argv[2])
+b = bytearray(open(p, "rb").read())
+at, n = b.find(what), 0
+while at >= 0:
+    b[at + off] ^= 4
+    at, n = b.find(what, at + 1), n + 1
+open(p, "wb").write(b)
+raise SystemExit(n == 0)
+END
+}
+damage 'a message to be' 3
+damage 'zz-spare\x97\x01' 9
+says 'damage: ' 1 rt fsck
+says '^[0-9a-f]{12}  damaged' 1 rt log --all
+says 'a sound one$' 1 rt log --all
+[ "$(rt log --all | wc -l)" = 4 ] || fail "$(rt log --all)"
+same "$(rt log --all --json | python3 -c 'import json, sys; print([c["damaged"] for c in json.load(sys.stdin)])')" "[False, True, False, False]" "as JSON"
+says 'a sound one$' 0 rt log
+says '^zz-spare +damaged' 0 rt env list
+says '^default +host' 0 rt env list
+same "$(rt run -- cat y)" y "an environment beside the damaged one"
+says 'damaged' 1 rt run -e zz-spare -- true
 stop
 
 # Page headers of the records: said, and nothing is served.
