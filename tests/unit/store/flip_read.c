@@ -182,7 +182,10 @@ static int one_commit(void *arg, const struct store_commit *c)
 {
 	struct reading *r = arg;
 
-	fprintf(r->out, "commit %s %llu\n", c->label, (unsigned long long)c->layer);
+	if (c->damaged)
+		fprintf(r->out, "commit!\n");
+	else
+		fprintf(r->out, "commit %s %llu\n", c->label, (unsigned long long)c->layer);
 	return 0;
 }
 
