@@ -1,4 +1,5 @@
 /* rattan gc: remove what nothing can reach any more. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -55,10 +56,24 @@ static int put_text(const struct ctl_gc_sum *s, bool dry, bool shrink)
 	return cli_done();
 }
 
+/* None given leaves @ret alone. */
+static bool count_ok(const char *s, unsigned *ret)
+{
+	char *end;
+	unsigned long v = s ? strtoul(s, &end, 10) : 0;
+
+	if (!s)
+		return true;
+	if (end == s || *end || *s == '-' || v == 0 || v > 1000000)
+		return false;
+	*ret = (unsigned)v;
+	return true;
+}
+
 static int run(int argc, char **argv)
 {
 	bool json = false, dry = false, shrink = false, removed = false;
-	const char *data = NULL;
+	const char *data = NULL, *states = NULL, *days = NULL;
 	const struct cli_opt opts[] = {
 		{"data-dir", 0, CLI_TEXT, &data, "DIR", "the store of this data directory"},
 		{"dry-run", 'n', CLI_FLAG, &dry, NULL,
@@ -66,6 +81,10 @@ static int run(int argc, char **argv)
 		{"shrink", 0, CLI_FLAG, &shrink, NULL, "give the free room back to the disk"},
 		{"removed", 0, CLI_FLAG, &removed, NULL,
 		 "also the commits of environments that were removed"},
+		{"keep-states", 0, CLI_TEXT, &states, "N",
+		 "of an environment's states that undo can reach, the newest N; 100"},
+		{"keep-days", 0, CLI_TEXT, &days, "N",
+		 "and of these what is younger than N days; 30"},
 		{"json", 0, CLI_FLAG, &json, NULL, "as JSON"},
 		{0},
 	};
@@ -83,11 +102,16 @@ static int run(int argc, char **argv)
 	if (dry && shrink)
 		return cli_fail(CLI_USAGE,
 				"gc: --dry-run gives nothing back; leave out one of the two");
+	if (!count_ok(states, &o.keep_states) || !count_ok(days, &o.keep_days))
+		return cli_fail(CLI_USAGE,
+				"gc: --keep-states and --keep-days take a number from 1 on");
 	cli_bar_start(&bar);
 	o = (struct ctl_gc_opts){.data_dir = data,
 				 .dry_run = dry,
 				 .shrink = shrink,
 				 .removed = removed,
+				 .keep_states = o.keep_states,
+				 .keep_days = o.keep_days,
 				 .progress = on_progress,
 				 .arg = &bar};
 	r = ctl_gc(&o, &diag, &sum);
@@ -99,11 +123,13 @@ static int run(int argc, char **argv)
 
 const struct cli_command cmd_gc = {
 	.name = "gc",
-	.args = "[--dry-run] [--shrink] [--removed] [--data-dir DIR] [--json]",
+	.args = "[--dry-run] [--shrink] [--removed] [--keep-states N] [--keep-days N] [--data-dir DIR] "
+		"[--json]",
 	.summary = "remove what nothing can reach any more",
 	.details =
 		"Removes the working trees of removed environments, what rollback, reset and undo left behind\n"
-		"(an environment's newest 100 stay for 30 days, the newest one for ever), and file content that\n"
+		"(an environment's newest 100 stay for 30 days, the newest one for ever; RATTAN_KEEP_STATES and\n"
+		"RATTAN_KEEP_DAYS say otherwise to every collection that follows), and file content that\n"
 		"nothing names any more. Commits stay, those of removed environments, too, unless --removed is\n"
 		"given. Runs beside whatever uses the store; a running environment does the same by itself now\n"
 		"and then. The room is used for what comes; --shrink gives it back to the disk.\n\n"

@@ -33,6 +33,8 @@ enum {
 	OPT_DRY_RUN,
 	OPT_SHRINK,
 	OPT_REMOVED,
+	OPT_KEEP_STATES,
+	OPT_KEEP_DAYS,
 	OPT_HELP,
 	OPT_VERSION,
 };
@@ -58,6 +60,8 @@ static const struct option options[] = {
 	{"dry-run", no_argument, NULL, OPT_DRY_RUN},
 	{"shrink", no_argument, NULL, OPT_SHRINK},
 	{"removed", no_argument, NULL, OPT_REMOVED},
+	{"keep-states", required_argument, NULL, OPT_KEEP_STATES},
+	{"keep-days", required_argument, NULL, OPT_KEEP_DAYS},
 	{"help", no_argument, NULL, OPT_HELP},
 	{"version", no_argument, NULL, OPT_VERSION},
 	{NULL, 0, NULL, 0},
@@ -79,7 +83,8 @@ static const char usage[] =
 	"  admin fork   --data-dir D --env FROM --rev REV --name NEW --ready-fd N\n"
 	"  admin remove --data-dir D --env NAME --ready-fd N\n"
 	"  admin fsck   --data-dir D [--quick] [--repair] --ready-fd N\n"
-	"  admin gc     --data-dir D [--dry-run] [--shrink] [--removed] --ready-fd N\n"
+	"  admin gc     --data-dir D [--dry-run] [--shrink] [--removed] [--keep-states N] [--keep-days N]\n"
+	"         --ready-fd N\n"
 	"\n"
 	"--ready-fd N: tell there, in one message of the control protocol, how it went.\n"
 	"--writable none: nothing is writable; --writable /: everything (serve's default).\n"
@@ -87,6 +92,8 @@ static const char usage[] =
 	"--ids: owners as stored (root's default) or all shown as the caller's (everybody else's).\n"
 	"RATTAN_IDLE_S: seconds after which an unused environment ends (600; 0: never).\n"
 	"RATTAN_GC_S: seconds between looks for garbage while little happens (60; 0: never).\n"
+	"RATTAN_KEEP_STATES, RATTAN_KEEP_DAYS: what a collection leaves for undo: so many of an environment's\n"
+	"         states that are so young (100, 30), and the newest one.\n"
 	"RATTAN_NO_RESEND: set: a mount ends with its daemon, as on Linux before 6.9 (to try it out).\n"
 	"RATTAN_LOG: error, warn (default), info or debug.\n";
 
@@ -153,6 +160,17 @@ static int parse_ids(const char *s, bool *ret_stored)
 	return *ret_stored || !strcmp(s, "squash") ? 0 : -EINVAL;
 }
 
+static int parse_count(const char *s, unsigned *ret)
+{
+	char *end;
+	unsigned long v = strtoul(s, &end, 10);
+
+	if (end == s || *end || *s == '-' || v == 0 || v > 1000000)
+		return -EINVAL;
+	*ret = (unsigned)v;
+	return 0;
+}
+
 static int parse_one(struct daemon_opts *o, int c)
 {
 	switch (c) {
@@ -210,6 +228,10 @@ static int parse_one(struct daemon_opts *o, int c)
 	case OPT_REMOVED:
 		o->removed = true;
 		return 0;
+	case OPT_KEEP_STATES:
+		return parse_count(optarg, &o->keep_states);
+	case OPT_KEEP_DAYS:
+		return parse_count(optarg, &o->keep_days);
 	default:
 		return -EINVAL;
 	}

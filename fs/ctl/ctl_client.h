@@ -240,6 +240,9 @@ struct ctl_gc_opts {
 	const char *data_dir; /* NULL: ctl_data_dir() */
 	bool dry_run, shrink; /* remove nothing; give free room back to the disk */
 	bool removed;         /* also the commits of environments that were removed */
+	/* What undo can reach: so many of an environment's states, so young; 0: as set for rattan-fs, or 100
+	 * and 30. The newest one stays. */
+	unsigned keep_states, keep_days;
 	/* May be NULL; @total 0: not known. Nonzero: stop. */
 	int (*progress)(void *arg, const char *stage, uint64_t done, uint64_t total);
 	void *arg;

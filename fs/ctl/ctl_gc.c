@@ -30,6 +30,7 @@ int ctl_gc(const struct ctl_gc_opts *o, struct diag *diag, struct ctl_gc_sum *re
 	struct gc g = {.o = o, .sum = ret};
 	cleanup_free char *data = NULL;
 	struct ctl_argv a = {.n = 1};
+	char states[16], days[16];
 	int r = ctl_admin_argv(&a, "gc", o->data_dir, diag, &data);
 
 	if (r < 0)
@@ -40,6 +41,12 @@ int ctl_gc(const struct ctl_gc_opts *o, struct diag *diag, struct ctl_gc_sum *re
 		ctl_argv_add(&a, "--shrink");
 	if (o->removed)
 		ctl_argv_add(&a, "--removed");
+	(void)snprintf(states, sizeof(states), "%u", o->keep_states);
+	(void)snprintf(days, sizeof(days), "%u", o->keep_days);
+	if (o->keep_states)
+		ctl_argv_opt(&a, "--keep-states", states);
+	if (o->keep_days)
+		ctl_argv_opt(&a, "--keep-days", days);
 	r = ctl_spawn_stream(&a, diag, on_message, &g);
 	return r == 0 && !g.ended ? -EBADMSG : r;
 }

@@ -187,17 +187,7 @@ struct loop {
 
 static long long idle_limit(void)
 {
-	const char *s = getenv("RATTAN_IDLE_S");
-	char *end;
-	long v;
-
-	if (!s || !*s)
-		return IDLE_S * 1000LL;
-	errno = 0;
-	v = strtol(s, &end, 10);
-	if (errno || *end || v < 0 || v > 100000000)
-		return IDLE_S * 1000LL;
-	return v * 1000LL;
+	return env_setting("RATTAN_IDLE_S", IDLE_S, 100000000) * 1000LL;
 }
 
 static void bound_log(void)

@@ -23,7 +23,8 @@ struct daemon_opts {
 	bool stored_ids;               /* show ids as stored */
 	bool quick, repair;            /* fsck */
 	bool dry_run, shrink, removed; /* gc: store/store.h */
-	bool force;                    /* serve: without the runtime directory's lock */
+	unsigned keep_states, keep_days;
+	bool force; /* serve: without the runtime directory's lock */
 	int ready_fd;
 	uint64_t disk_max; /* 0: the default */
 };

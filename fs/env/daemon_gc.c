@@ -41,12 +41,15 @@ static int collect(const struct daemon_opts *o, struct telling *x, struct diag *
 	struct store_gc_opts go = {.dry_run = o->dry_run,
 				   .shrink = o->shrink,
 				   .removed = o->removed,
+				   .keep_moves = o->keep_states,
+				   .keep_days = o->keep_days,
 				   .go_on = go_on,
 				   .arg = x};
 	cleanup_store struct store *s = NULL;
 	struct store_gc_result g;
 	int r = store_open(o->data_dir, 0, diag, &s);
 
+	env_gc_keep(&go);
 	if (r == 0)
 		r = store_gc(s, &go, diag, &g);
 	if (r < 0)

@@ -140,3 +140,9 @@ int env_denials(struct env *e, uint64_t token, struct diag *diag, uint64_t *ret_
 /* "REV" of environment @env, or "ENV:REV". */
 int env_resolve(struct store *s, const char *env, const char *rev, struct diag *diag,
 		uint64_t *ret_layer) MUST_USE;
+
+/* A number in the environment of this process; @unset without one from 0 to @max. */
+long env_setting(const char *name, long unset, long max);
+struct store_gc_opts;
+/* How much a collection leaves for undo: what is asked for, or RATTAN_KEEP_STATES and RATTAN_KEEP_DAYS. */
+void env_gc_keep(struct store_gc_opts *o);

@@ -10,23 +10,37 @@
 #include "fs/env/env_internal.h"
 
 #define LOOK_S     60
+#define KEEP_MAX   1000000
 #define MEMORY     ((size_t)32 << 20)
 #define BUSY_MS    20 /* of a pause at each step while commands run */
 #define NICE       10
 #define IO_IDLE    (3 << 13)
 #define IO_PROCESS 1
 
-static long look_s(void)
+long env_setting(const char *name, long unset, long max)
 {
-	const char *s = getenv("RATTAN_GC_S");
+	const char *s = getenv(name);
 	char *end;
 	long v;
 
 	if (!s || !*s)
-		return LOOK_S;
+		return unset;
 	errno = 0;
 	v = strtol(s, &end, 10);
-	return errno || *end || v < 0 || v > 1000000 ? LOOK_S : v;
+	return errno || *end || v < 0 || v > max ? unset : v;
+}
+
+static long look_s(void)
+{
+	return env_setting("RATTAN_GC_S", LOOK_S, 1000000);
+}
+
+void env_gc_keep(struct store_gc_opts *o)
+{
+	if (!o->keep_moves)
+		o->keep_moves = (unsigned)env_setting("RATTAN_KEEP_STATES", 0, KEEP_MAX);
+	if (!o->keep_days)
+		o->keep_days = (unsigned)env_setting("RATTAN_KEEP_DAYS", 0, KEEP_MAX);
 }
 
 static bool stopped(struct env_gc *g)
@@ -52,8 +66,10 @@ static void collect(struct env *e)
 	struct store_gc_opts o = {.memory = MEMORY, .go_on = go_on, .arg = e};
 	struct store_gc_result res;
 	struct diag diag = {0};
-	int r = store_gc(e->store, &o, &diag, &res);
+	int r;
 
+	env_gc_keep(&o);
+	r = store_gc(e->store, &o, &diag, &res);
 	if (r == 0)
 		log_info("collected %llu layers and %llu chunks of %llu bytes",
 			 (unsigned long long)res.layers, (unsigned long long)res.chunks,

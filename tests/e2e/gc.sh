@@ -38,7 +38,7 @@ must rt env rm other --force
 must rt gc
 if $mounted; then
 	same "$(find m -name y -size 5000000c | wc -l)" 1 "a state that is mounted, after a collection"
-	find m -name y -exec cat {} + > got || fail "its bytes"
+	find m -name y -size 5000000c -exec cat {} + > got || fail "its bytes"
 	same "$(wc -c < got)" 5000000 "its bytes"
 	must rt umount m
 fi
@@ -49,6 +49,21 @@ must rt undo
 same "$(rt run -- sh -c 'sha256sum -c sum')" 'kept: OK' "after the undo"
 must rt run -e third -- true
 must rt env rm third
+
+echo "== how much is left for undo can be said"
+for i in 1 2 3; do
+	must rt run -e kept -- sh -c "echo $i > f"
+	must rt reset -e kept
+done
+says 'a number from 1' 2 rt gc --keep-states 0
+says '^nothing to remove' 0 rt gc -n
+same "$(field states -n --keep-states 1)" 2 "states beyond the newest"
+same "$(RATTAN_KEEP_STATES=2 field states -n)" 1 "the same, set for all collections"
+must rt gc --keep-states 1
+must rt undo -e kept
+same "$(rt run -e kept -- cat f)" 3 "the newest state"
+code 1 rt undo -e kept
+must rt env rm kept --force
 
 echo "== room"
 before=$(disk)
