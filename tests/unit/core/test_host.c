@@ -5,6 +5,7 @@
 
 #include "base/io.h"
 #include "fs/core/diff.h"
+#include "policy/rules.h"
 #include "tests/unit/core/ovl_fixture.h"
 
 struct told {
@@ -581,6 +582,53 @@ static void test_unreadable(struct fx *f, const char *host, bool plus)
 		tap_fatal("chmod");
 }
 
+/* Three names on the host, one of them removed here: the two that are left are as open as their places. */
+static void test_links_under_policy(void)
+{
+	static const char *const writable[] = {"/w", NULL};
+	char host[PATH_MAX], dir[2 * PATH_MAX];
+	cleanup_policy_rules struct policy_rules rules = {0};
+	struct ovl_entry w, a, b;
+	char buf[8] = "";
+	struct fx f;
+
+	fx_open(&f);
+	fx_path(&f, "policed", host);
+	snprintf(dir, sizeof(dir), "%s/w", host);
+	if (mkdir(host, 0755) < 0 || mkdir(dir, 0755) < 0)
+		tap_fatal("mkdir");
+	put(dir, "a", "linked");
+	for (const char *n = "bc"; *n; n++) {
+		char from[3 * PATH_MAX], to[3 * PATH_MAX];
+
+		snprintf(from, sizeof(from), "%s/a", dir);
+		snprintf(to, sizeof(to), "%s/%c", dir, *n);
+		if (link(from, to) < 0)
+			tap_fatal("link");
+	}
+	fx_child(&f, fx_host_layer(&f, host, 0));
+	if (policy_rules_writable(writable, NULL, &rules) < 0)
+		tap_fatal("rules");
+	f.opts.policy = &rules;
+	fx_mount(&f);
+	/* It is recorded by the name that it was found by. */
+	if (fx_get(&f, "w", &w) < 0 || fx_get(&f, "w/a", &a) < 0 || fx_get(&f, "w/b", &b) < 0)
+		tap_fatal("look");
+	eq_int(ovl_unlink(f.o, w.ino, "a"), 0, "one name of three is removed");
+	eq_int(ovl_read(f.o, b.ino, 0, buf, 6), 6, "who found another reads on");
+	eq_int(ovl_write(f.o, b.ino, 0, "L", 1, false), 1, "and writes");
+	ovl_forget(f.o, b.ino, 2);
+	ovl_forget(f.o, w.ino, 1);
+	remount(&f);
+	eq_file(&f, "w/b", "Linked", "it is found again later");
+	eq_file(&f, "w/c", "Linked", "by both names");
+	if (fx_get(&f, "w/c", &b) < 0)
+		tap_fatal("look");
+	eq_int(ovl_write(f.o, b.ino, 1, "I", 1, false), 1, "and written to");
+	ovl_forget(f.o, b.ino, 1);
+	fx_close(&f);
+}
+
 int main(void)
 {
 	char host[PATH_MAX];
@@ -612,5 +660,6 @@ int main(void)
 	test_unreadable(&f, host, false);
 	test_unreadable(&f, host, true);
 	fx_close(&f);
+	test_links_under_policy();
 	return tap_done();
 }
