@@ -127,7 +127,10 @@ int bwrap_args(const struct run_spec *s, bool tty, struct buf *ret)
 		/* stage3 is the init, so that the end of a command is seen as it is, and the end of
 		 * bwrap is the end of everything */
 		"--as-pid-1", "--die-with-parent", "--cap-drop", "ALL", "--bind", s->root, "/",
-		"--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--size", shm, "--tmpfs",
+		"--proc", "/proc",
+		/* the names of the user's keys; the calls that use keys are refused by the filter */
+		"--ro-bind-try", "/dev/null", "/proc/keys", "--ro-bind-try", "/dev/null",
+		"/proc/key-users", "--dev", "/dev", "--perms", "1777", "--size", shm, "--tmpfs",
 		"/dev/shm",
 		/* the tmpfs that bwrap makes for it would take files, half the memory full */
 		"--remount-ro", "/dev", "--chdir", "/", NULL};

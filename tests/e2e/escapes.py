@@ -41,7 +41,7 @@ def unix(addr):
 
 # Files, processes, devices.
 for p in bait + ["/etc/shadow", "/etc/gshadow", "/proc/1/environ", "/proc/1/maps", "/proc/1/mem", "/proc/1/fd", "/proc/1/root/etc",
-                 "/proc/1/cwd/etc", "/proc/kcore", "/proc/kmsg", "/dev/fuse", "/dev/kmsg", "/dev/mem", "/dev/net/tun", "/dev/kvm"]:
+                 "/proc/1/cwd/etc", "/proc/kcore", "/proc/kmsg", "/proc/keys", "/proc/key-users", "/dev/fuse", "/dev/kmsg", "/dev/mem", "/dev/net/tun", "/dev/kvm"]:
     no(f"read {p}", read, p)
 for d in ("/root", "/sys", "/boot", "/opt", "/srv", "/home/user"):
     if os.path.isdir(d) and os.listdir(d):
