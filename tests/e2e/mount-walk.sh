@@ -38,6 +38,8 @@ disturb() { # PID: until it ends
 }
 # A state of both sides, to go back to.
 save() {
+	# A change of times alone is nothing to commit.
+	tries rt run -e w -- sh -c "echo $round > round"
 	tries rt commit -e w -m "round $round"
 	states+=("$(rt log -e w --json | /usr/bin/python3 -c 'import json,sys; print(json.load(sys.stdin)[0]["id"])')")
 	cp -a plain "saved/${#states[@]}"

@@ -44,6 +44,7 @@ struct work {
 	const struct power_place *place;
 	struct writer w[POWER_WRITERS];
 	unsigned commits;
+	char last[POWER_ID];
 };
 
 static uint32_t rnd(struct writer *w, uint32_t n)
@@ -381,8 +382,11 @@ static void commit(struct work *k, char id[static POWER_ID])
 
 	for (unsigned t = 0; t < POWER_WRITERS; t++)
 		at[t] = atomic_load(&k->w[t].step);
-	if (!k->place->commit(k->place->arg, id))
-		return; /* nothing had changed */
+	if (!k->place->commit(k->place->arg, id)) {
+		memcpy(id, k->last, POWER_ID); /* nothing had changed since */
+		return;
+	}
+	memcpy(k->last, id, POWER_ID);
 	note("c %s %u %u %u", id, at[0], at[1], at[2]);
 	k->commits++;
 }
