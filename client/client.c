@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "client/client_internal.h"
 #include "client/fence.h"
 
 #define IDLE_MAX 8
@@ -44,112 +45,6 @@ struct client_run {
 	struct run *run;
 };
 
-/* ---- options ---- */
-
-static int dup_text(const char *s, const char **ret)
-{
-	*ret = NULL;
-	if (!s)
-		return 0;
-	*ret = strdup(s);
-	return *ret ? 0 : -ENOMEM;
-}
-
-static int dup_overlays(const struct ctl_env_opts *o, struct ctl_env_opts *ret)
-{
-	struct ctl_overlay *v;
-	size_t i;
-	int r = 0;
-
-	if (o->noverlays == 0)
-		return 0;
-	v = calloc(o->noverlays, sizeof(*v));
-	if (!v)
-		return -ENOMEM;
-	ret->overlays = v;
-	ret->noverlays = o->noverlays;
-	for (i = 0; r == 0 && i < o->noverlays; i++) {
-		r = dup_text(o->overlays[i].host, &v[i].host);
-		if (r == 0)
-			r = dup_text(o->overlays[i].mount, &v[i].mount);
-	}
-	return r;
-}
-
-static int dup_writable(const struct ctl_env_opts *o, struct ctl_env_opts *ret)
-{
-	const char **v;
-	size_t n = 0, i;
-	int r = 0;
-
-	if (!o->writable)
-		return 0;
-	while (o->writable[n])
-		n++;
-	v = calloc(n + 1, sizeof(*v));
-	if (!v)
-		return -ENOMEM;
-	ret->writable = v;
-	for (i = 0; r == 0 && i < n; i++)
-		r = dup_text(o->writable[i], &v[i]);
-	return r;
-}
-
-static int dup_policy(const struct ctl_env_opts *o, struct ctl_env_opts *ret)
-{
-	if (!o->policy.len)
-		return 0;
-	ret->policy.data = malloc(o->policy.len);
-	if (!ret->policy.data)
-		return -ENOMEM;
-	memcpy(ret->policy.data, o->policy.data, o->policy.len);
-	ret->policy.len = o->policy.len;
-	return 0;
-}
-
-static void drop_text(const char *s)
-{
-	free((void *)(uintptr_t)s);
-}
-
-static void opts_release(struct ctl_env_opts *o)
-{
-	size_t i;
-
-	drop_text(o->data_dir);
-	drop_text(o->env);
-	drop_text(o->base);
-	for (i = 0; i < o->noverlays; i++) {
-		drop_text(o->overlays[i].host);
-		drop_text(o->overlays[i].mount);
-	}
-	free((void *)(uintptr_t)o->overlays);
-	for (i = 0; o->writable && o->writable[i]; i++)
-		drop_text(o->writable[i]);
-	free((void *)(uintptr_t)o->writable);
-	free(o->policy.data);
-}
-
-static int opts_dup(const struct ctl_env_opts *o, struct ctl_env_opts *ret)
-{
-	int r;
-
-	*ret = (struct ctl_env_opts){
-		.create = o->create, .no_start = o->no_start, .disk_max = o->disk_max};
-	r = dup_text(o->data_dir, &ret->data_dir);
-	if (r == 0)
-		r = dup_text(o->env ? o->env : "default", &ret->env);
-	if (r == 0)
-		r = dup_text(o->base, &ret->base);
-	if (r == 0)
-		r = dup_overlays(o, ret);
-	if (r == 0)
-		r = dup_writable(o, ret);
-	if (r == 0)
-		r = dup_policy(o, ret);
-	return r;
-}
-
 int client_new(const struct ctl_env_opts *o, struct client **ret)
 {
 	struct client *c;
@@ -160,7 +55,7 @@ int client_new(const struct ctl_env_opts *o, struct client **ret)
 		return -ENOMEM;
 	(void)pthread_mutex_init(&c->lock, NULL);
 	(void)pthread_mutex_init(&c->bind_lock, NULL);
-	r = opts_dup(o, &c->opts);
+	r = client_opts_dup(o, &c->opts);
 	if (r < 0) {
 		client_free(c);
 		return r;
@@ -200,7 +95,7 @@ void client_free(struct client *c)
 	for (i = 0; i < c->nbinds; i++)
 		bind_release(&c->binds[i]);
 	free(c->binds);
-	opts_release(&c->opts);
+	client_opts_release(&c->opts);
 	(void)pthread_mutex_destroy(&c->bind_lock);
 	(void)pthread_mutex_destroy(&c->lock);
 	free(c);
@@ -283,6 +178,10 @@ static struct ctl *idle_take(struct client *c)
 {
 	struct ctl *ctl;
 
+	/* Each connection says under which policy it wants the mount; one that said so long ago may meet
+	 * another's. */
+	if (c->opts.policy.len)
+		return NULL;
 	do {
 		ctl = NULL;
 		(void)pthread_mutex_lock(&c->lock);
@@ -356,7 +255,7 @@ void client_ctl_put(struct client *c, struct ctl *ctl, bool broken)
 {
 	if (!ctl)
 		return;
-	if (!broken) {
+	if (!broken && !c->opts.policy.len) {
 		(void)pthread_mutex_lock(&c->lock);
 		if (c->nidle < IDLE_MAX) {
 			c->idle[c->nidle++] = ctl;

@@ -459,6 +459,13 @@ struct client *tool_client(struct tool_call *call, const cJSON *args, struct too
 	return NULL;
 }
 
+const cJSON *tool_meta(const struct tool_call *call, const char *key)
+{
+	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(call->msg.params, "_meta");
+
+	return cJSON_GetObjectItemCaseSensitive(meta, key);
+}
+
 bool tool_cancelled(struct tool_call *call)
 {
 	return call->stop;

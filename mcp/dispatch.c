@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "mcp/json.h"
 #include "mcp/server.h"
+#include "profile/profile.h"
 
 static const char *const legacy_names[] = {
 	[LEGACY_2024_11] = "2024-11-05",
@@ -21,12 +22,27 @@ static const char instructions[] =
 	"env_commit keeps a state, env_rollback goes back to any: trying something risky costs nothing. "
 	"Uncommitted changes are dropped when the session ends, unless the user keeps them.";
 
+/* Where the tree is the host's own, under rules that may change from call to call. */
+static const char instructions_profile[] =
+	"rattan is a sandbox whose file system shows the host's own tree, copy-on-write: paths are the host's, and "
+	"nothing done here changes it. A profile says what may be read and written; what it refuses is told with the "
+	"rule. Run commands with shell_run (a real shell; long ones become jobs: shell_job_wait, shell_job_output). "
+	"Read and change files with the file tools. env_diff shows what has changed, env_commit keeps a state, "
+	"env_rollback goes back to any. Uncommitted changes are dropped when the session ends, unless the user keeps "
+	"them.";
+
 static int put_info(const struct server *s, struct buf *b)
 {
-	int r = buf_puts(b, "\"capabilities\":{\"tools\":{}},\"instructions\":");
+	bool inherit = s->opts->sandbox == MCP_SANDBOX_INHERIT;
+	bool profile = s->opts->sandbox != MCP_SANDBOX_NONE;
+	int r = buf_puts(b, "\"capabilities\":{\"tools\":{}");
 
-	(void)s;
-	return r ? r : json_put_cstr(b, instructions);
+	if (!r && inherit)
+		r = buf_puts(b, ",\"experimental\":{\"" PROFILE_META_KEY
+				"\":{\"version\":\"" PROFILE_META_VERSION "\"}}");
+	if (!r)
+		r = buf_puts(b, "},\"instructions\":");
+	return r ? r : json_put_cstr(b, profile ? instructions_profile : instructions);
 }
 
 static void do_initialize(struct server *s, const struct msg *m, struct reply_to *to)

@@ -487,13 +487,13 @@ void job_get_info(struct job *j, struct job_info *ret)
 
 /* ---- the end ---- */
 
-void jobs_kill_all(struct jobs *js)
+static void kill_running(struct jobs *js, bool stopping)
 {
 	struct job *list[JOBS_MAX_RUNNING];
 	size_t n = 0;
 
 	(void)pthread_mutex_lock(&js->lock);
-	js->stopping = true;
+	js->stopping |= stopping;
 	for (struct job *j = js->all; j && n < JOBS_MAX_RUNNING; j = j->next) {
 		if (j->ended)
 			continue;
@@ -505,6 +505,27 @@ void jobs_kill_all(struct jobs *js)
 		(void)!job_kill(list[i], 0, false);
 		job_put(list[i]);
 	}
+}
+
+void jobs_kill_all(struct jobs *js)
+{
+	kill_running(js, true);
+}
+
+bool jobs_end_running(struct jobs *js, long long deadline_ms)
+{
+	struct timespec until;
+	bool all;
+
+	kill_running(js, false);
+	until_ms(deadline_ms, &until);
+	(void)pthread_mutex_lock(&js->lock);
+	while (js->running)
+		if (pthread_cond_timedwait(&js->change, &js->lock, &until))
+			break;
+	all = !js->running;
+	(void)pthread_mutex_unlock(&js->lock);
+	return all;
 }
 
 bool jobs_wait_all(struct jobs *js, long long deadline_ms)

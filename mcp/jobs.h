@@ -31,6 +31,8 @@ int jobs_new(struct jobs **ret) MUST_USE;
 void jobs_free(struct jobs *js);
 /* No job can be started any more, and those that run are killed. Returns at once. */
 void jobs_kill_all(struct jobs *js);
+/* Those that run are killed; true when they have ended by @deadline_ms. */
+bool jobs_end_running(struct jobs *js, long long deadline_ms);
 /* True when no job runs and no thread of ours is left; waits until @deadline_ms for it. */
 bool jobs_wait_all(struct jobs *js, long long deadline_ms) MUST_USE;
 

@@ -22,10 +22,22 @@ struct mcp_bind {
 	bool rw;
 };
 
+struct profile;
+struct profile_local;
+
+enum mcp_sandbox {
+	MCP_SANDBOX_NONE,    /* the environment's own policy */
+	MCP_SANDBOX_PROFILE, /* one profile, whatever a client sends */
+	MCP_SANDBOX_INHERIT, /* each call brings its own, and is refused without */
+};
+
 struct mcp_serve_opts {
-	const char *data_dir; /* NULL: the default */
-	const char *env;      /* NULL: "default"; made when missing */
-	const char *base;     /* NULL: "host" */
+	enum mcp_sandbox sandbox;
+	const struct profile *profile;     /* MCP_SANDBOX_PROFILE */
+	const struct profile_local *local; /* MCP_SANDBOX_INHERIT */
+	const char *data_dir;              /* NULL: the default */
+	const char *env;                   /* NULL: "default"; made when missing */
+	const char *base;                  /* NULL: "host" */
 	const struct ctl_overlay *overlays;
 	size_t noverlays;
 	const struct mcp_bind *binds;

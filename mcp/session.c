@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "mcp/jobs.h"
+#include "mcp/sandbox.h"
 
 #define RESET_TRIES    10
 #define SHARE_TRIES    50
@@ -27,6 +28,7 @@ struct env_slot {
 struct mcp_session {
 	const struct mcp_serve_opts *opts;
 	struct jobs *jobs;
+	struct sandbox *sandbox;
 	pthread_mutex_t lock;
 	struct env_slot envs[SESSION_MAX_ENVS]; /* lock; a used slot never changes its name */
 	size_t nenvs;                           /* lock */
@@ -41,7 +43,10 @@ int session_new(const struct mcp_serve_opts *o, struct mcp_session **ret)
 		return -ENOMEM;
 	s->opts = o;
 	r = jobs_new(&s->jobs);
+	if (!r)
+		r = sandbox_new(o, &s->sandbox);
 	if (r) {
+		jobs_free(s->jobs);
 		free(s);
 		return r;
 	}
@@ -55,6 +60,7 @@ void session_free(struct mcp_session *s)
 	if (!s)
 		return;
 	jobs_free(s->jobs);
+	sandbox_free(s->sandbox);
 	for (size_t i = 0; i < s->nenvs; i++) {
 		client_free(s->envs[i].client);
 		cleanup_fdp(&s->envs[i].share_fd);
@@ -72,6 +78,11 @@ const struct mcp_serve_opts *session_opts(const struct mcp_session *s)
 struct jobs *session_jobs(struct mcp_session *s)
 {
 	return s->jobs;
+}
+
+struct sandbox *session_sandbox(struct mcp_session *s)
+{
+	return s->sandbox;
 }
 
 double session_max_wait(const struct mcp_session *s)

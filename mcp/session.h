@@ -16,6 +16,7 @@
 #define SESSION_MAX_ENVS 16
 
 struct jobs;
+struct sandbox;
 struct mcp_session;
 
 /* @o is lent for the session's life. */
@@ -25,6 +26,7 @@ void session_free(struct mcp_session *s);
 
 const struct mcp_serve_opts *session_opts(const struct mcp_session *s);
 struct jobs *session_jobs(struct mcp_session *s);
+struct sandbox *session_sandbox(struct mcp_session *s);
 /* Longest time a call may block, in seconds. */
 double session_max_wait(const struct mcp_session *s);
 

@@ -177,7 +177,8 @@ static int parse_texts(const cJSON *args, struct tool_result *out, struct shell_
 	}
 	req->max_output = (size_t)max;
 	req->separate = mode == 1 || req->structured;
-	return shell_path(cwd && *cwd ? cwd : TOOL_WORKSPACE, &req->cwd);
+	req->cwd_arg = cwd && *cwd ? cwd : NULL;
+	return shell_path(req->cwd_arg ? req->cwd_arg : TOOL_WORKSPACE, &req->cwd);
 }
 
 int shell_req_parse(struct tool_call *call, const cJSON *args, enum shell_kind kind,

@@ -7,6 +7,7 @@
 
 struct shell_req {
 	const char *command;  /* lent from the arguments */
+	const char *cwd_arg;  /* as it is written, lent; NULL: none */
 	char *cwd;            /* absolute */
 	double wait, timeout; /* seconds; timeout 0: none */
 	const char *input;

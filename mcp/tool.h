@@ -54,6 +54,8 @@ struct mcp_session *tool_session(struct tool_call *call);
 /* The environment that @args names ("environment"), or the server's; lent. Answers with an error
  * text and returns NULL when there is no such environment name. */
 struct client *tool_client(struct tool_call *call, const cJSON *args, struct tool_result *out);
+/* What the client sent beside the arguments, as _meta[@key]; NULL: nothing. */
+const cJSON *tool_meta(const struct tool_call *call, const char *key);
 bool tool_cancelled(struct tool_call *call);
 /* Readable when the call was cancelled or the server is ending; for poll(). */
 int tool_cancel_fd(struct tool_call *call);

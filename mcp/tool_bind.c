@@ -42,6 +42,10 @@ static int run_bind(struct tool_call *call, const cJSON *args, struct tool_resul
 		r = arg_enum(args, ARG("mode"), modes, out, &mode) < 0 ? -EINVAL : 1;
 	if (r <= 0)
 		return r < 0 ? 0 : tool_error(out, "host_path and mount_point are needed");
+	if (session_opts(tool_session(call))->sandbox != MCP_SANDBOX_NONE)
+		return tool_error(out,
+				  "this server runs commands under a profile, which alone says "
+				  "what is opened");
 	if (host[0] != '/')
 		return tool_error(out, "host_path must be absolute: where the server was started "
 				       "is not where your commands run");

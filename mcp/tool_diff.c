@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "mcp/files/text.h"
 #include "mcp/hostdiff.h"
+#include "mcp/sandbox.h"
 #include "mcp/shellargs.h"
 
 #define DIFF_MAX 65536
@@ -199,6 +200,9 @@ static int run_diff(struct tool_call *call, const cJSON *args, struct tool_resul
 		for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
 			path[n - 1] = 0;
 	}
+	/* Content comes from the store, and not through the mount. */
+	if (path && !tool_may_read(call, args, path, out))
+		return 0;
 	c = tool_client(call, args, out);
 	if (!c)
 		return 0;

@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "mcp/sandbox.h"
 #include "mcp/session.h"
 #include "mcp/until.h"
 
@@ -242,7 +243,7 @@ static int run_output_tool(struct tool_call *call, const cJSON *args, struct too
 
 /* ---- input, kill ---- */
 
-static int run_input_tool(struct tool_call *call, const cJSON *args, struct tool_result *out)
+static int send_input(struct tool_call *call, const cJSON *args, struct tool_result *out)
 {
 	cleanup_job struct job *j = NULL;
 	const char *text = NULL;
@@ -302,6 +303,21 @@ static int run_kill_tool(struct tool_call *call, const cJSON *args, struct tool_
 #define JOB_SCHEMA(more)                                                                 \
 	"{\"type\":\"object\",\"additionalProperties\":false,\"required\":[\"job_id\"]," \
 	"\"properties\":{" JOB_ID more "}}"
+
+/* Input is for code, and code runs under the profile of the call that sends it. */
+static int run_input_tool(struct tool_call *call, const cJSON *args, struct tool_result *out)
+{
+	struct seat seat;
+	int r;
+
+	if (session_opts(tool_session(call))->sandbox == MCP_SANDBOX_NONE)
+		return send_input(call, args, out);
+	if (!tool_sit(call, args, out, &seat))
+		return 0;
+	r = send_input(call, args, out);
+	tool_rise(call, &seat);
+	return r;
+}
 
 const struct mcp_tool tool_shell_job_status = {
 	.name = "shell_job_status",

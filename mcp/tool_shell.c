@@ -1,7 +1,9 @@
 #include "mcp/tools.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/io.h"
@@ -9,9 +11,11 @@
 #include "mcp/files/text.h"
 #include "mcp/jobs.h"
 #include "mcp/json.h"
+#include "mcp/sandbox.h"
 #include "mcp/session.h"
 #include "mcp/shellargs.h"
 #include "mcp/shelltext.h"
+#include "profile/program.h"
 
 #define SLICE_MS 100 /* how late a cancellation may be noticed */
 #define GRACE_MS 2000
@@ -305,29 +309,92 @@ static int not_started(struct tool_result *out, int r, const struct diag *d)
 			  err_text(r));
 }
 
-/* Parse and start: 1 when @ret_job runs, with its client; else what the tool returns, the reason in @out. */
-static int start(struct tool_call *call, const cJSON *args, enum shell_kind kind,
-		 struct tool_result *out, struct shell_req *req, struct client **ret_client,
-		 struct job **ret_job)
+/* Relative to the profile's project. */
+static int cwd_under(const struct profile *p, struct shell_req *req)
+{
+	char *cwd;
+
+	if (!p->cwd || (req->cwd_arg && (req->cwd_arg[0] == '/' || req->cwd_arg[0] == '~')))
+		return 0;
+	if (asprintf(&cwd, "%s%s%s", p->cwd, req->cwd_arg ? "/" : "",
+		     req->cwd_arg ? req->cwd_arg : "") < 0)
+		return -ENOMEM;
+	free(req->cwd);
+	req->cwd = cwd;
+	return 0;
+}
+
+/* The profile's variables, and after them the request's, which win. */
+static int vars_under(const struct seat *seat, const struct shell_req *req, const char ***ret)
+{
+	size_t n = 0;
+
+	while (seat->vars[n])
+		n++;
+	*ret = calloc(n + req->nenv + 1, sizeof(**ret));
+	if (!*ret)
+		return -ENOMEM;
+	memcpy((void *)*ret, seat->vars, n * sizeof(**ret));
+	for (size_t i = 0; i < req->nenv; i++)
+		(*ret)[n + i] = req->env[i];
+	return 0;
+}
+
+/* 0; -EINVAL with a sentence when the profile cannot run a shell. */
+static int spec_under(const struct seat *seat, struct shell_req *req, struct run_spec *spec,
+		      const char ***ret_vars, struct diag *diag)
+{
+	const struct profile *p = seat->profile;
+	int r = cwd_under(p, req);
+
+	if (r == 0)
+		r = vars_under(seat, req, ret_vars);
+	if (r == 0)
+		r = profile_check_program(p, "sh", NULL, diag);
+	if (r < 0)
+		return r == -ENOMEM ? r : -EINVAL;
+	spec->cwd = req->cwd;
+	spec->env = *ret_vars;
+	spec->network = p->network;
+	spec->require_landlock = p->landlock_only;
+	if (getuid()) {
+		spec->uid = getuid();
+		spec->gid = getgid();
+	}
+	return 0;
+}
+
+static int start_at(struct tool_call *call, const struct seat *seat, struct shell_req *req,
+		    struct tool_result *out, struct job **ret_job)
 {
 	struct mcp_session *s = tool_session(call);
+	cleanup_free const char **vars = NULL;
 	struct diag diag = {0};
 	struct run_spec spec;
-	struct client *c;
-	int r;
+	int r = 0;
 
-	r = shell_req_parse(call, args, kind, out, req);
+	shell_req_spec(req, session_opts(s), &spec);
+	if (seat->profile)
+		r = spec_under(seat, req, &spec, &vars, &diag);
+	if (r == 0)
+		r = job_start(session_jobs(s), seat->client, &spec, req->command, &diag, ret_job);
+	return r ? not_started(out, r, &diag) ? -ENOMEM : 0 : 1;
+}
+
+/* Parse and start: 1 when @ret_job runs, with its client in @seat; else what the tool returns, the reason in @out. */
+static int start(struct tool_call *call, const cJSON *args, enum shell_kind kind,
+		 struct tool_result *out, struct shell_req *req, struct seat *seat,
+		 struct job **ret_job)
+{
+	int r = shell_req_parse(call, args, kind, out, req);
+
 	if (r)
 		return r == -EINVAL ? 0 : r;
-	c = tool_client(call, args, out);
-	if (!c)
+	if (!tool_sit(call, args, out, seat))
 		return 0;
-	shell_req_spec(req, session_opts(s), &spec);
-	r = job_start(session_jobs(s), c, &spec, req->command, &diag, ret_job);
-	if (r)
-		return not_started(out, r, &diag) ? -ENOMEM : 0;
-	*ret_client = c;
-	return 1;
+	r = start_at(call, seat, req, out, ret_job);
+	tool_rise(call, seat);
+	return r;
 }
 
 static int run_shell(struct tool_call *call, const cJSON *args, struct tool_result *out)
@@ -336,10 +403,10 @@ static int run_shell(struct tool_call *call, const cJSON *args, struct tool_resu
 	cleanup_job struct job *j = NULL;
 	struct changes ch = {0};
 	struct job_info in;
-	struct client *c;
+	struct seat seat;
 	int r;
 
-	r = start(call, args, SHELL_RUN, out, &req, &c, &j);
+	r = start(call, args, SHELL_RUN, out, &req, &seat, &j);
 	if (r <= 0)
 		return r;
 	r = wait_for(call, j, req.wait);
@@ -351,10 +418,12 @@ static int run_shell(struct tool_call *call, const cJSON *args, struct tool_resu
 		if (r < 0)
 			return tool_error(out, "the server is ending");
 	}
-	look_at_changes(c, j, &ch);
+	look_at_changes(seat.base, j, &ch);
 	job_get_info(j, &in);
 	r = req.structured ? answer_structured(j, &in, &ch, req.max_output, out)
 			   : shell_answer(j, &ch, req.max_output, out);
+	if (!r && !req.structured)
+		r = seat_note(&seat, &out->text);
 	buf_release(&ch.paths);
 	client_denials_release(&ch.denied);
 	return r;
@@ -401,10 +470,10 @@ static int run_job_start(struct tool_call *call, const cJSON *args, struct tool_
 	cleanup_shell_req struct shell_req req = {0};
 	cleanup_job struct job *j = NULL;
 	struct job_info in;
-	struct client *c;
+	struct seat seat;
 	int r;
 
-	r = start(call, args, SHELL_JOB, out, &req, &c, &j);
+	r = start(call, args, SHELL_JOB, out, &req, &seat, &j);
 	if (r <= 0)
 		return r;
 	if (job_background(j, true))
@@ -412,10 +481,11 @@ static int run_job_start(struct tool_call *call, const cJSON *args, struct tool_
 	job_get_info(j, &in);
 	out->meta = cJSON_CreateObject();
 	(void)cJSON_AddStringToObject(out->meta, "job_id", in.id);
-	return buf_printf(&out->text,
-			  "started job %s\n[shell_job_wait job_id=\"%s\" waits for it, "
-			  "shell_job_output shows its output]\n",
-			  in.id, in.id);
+	r = buf_printf(&out->text,
+		       "started job %s\n[shell_job_wait job_id=\"%s\" waits for it, "
+		       "shell_job_output shows its output]\n",
+		       in.id, in.id);
+	return r ? r : seat_note(&seat, &out->text);
 }
 
 const struct mcp_tool tool_shell_job_start = {

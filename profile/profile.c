@@ -1,5 +1,6 @@
 #include "profile/profile.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -224,6 +225,44 @@ int profile_from_text(const char *text, size_t n, const char *name, const struct
 	}
 	cJSON_Delete(o);
 	return r;
+}
+
+/* ---- variables ---- */
+
+void profile_vars_free(char **vars)
+{
+	for (size_t i = 0; vars && vars[i]; i++)
+		free(vars[i]);
+	free(vars);
+}
+
+int profile_vars(const struct profile *p, char ***ret)
+{
+	const char *user = getenv("USER");
+	const char *const values[][2] = {
+		{"HOME", p->home},
+		{"TMPDIR", p->tmp},
+		{"USER", user},
+		{"LOGNAME", user},
+		{"CODEX_SANDBOX_NETWORK_DISABLED", p->network ? NULL : "1"},
+	};
+	char **v = calloc(ARRAY_SIZE(values) + 1, sizeof(*v));
+	size_t n = 0;
+
+	if (!v)
+		return -ENOMEM;
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
+		if (!values[i][1])
+			continue;
+		if (asprintf(&v[n], "%s=%s", values[i][0], values[i][1]) < 0) {
+			v[n] = NULL;
+			profile_vars_free(v);
+			return -ENOMEM;
+		}
+		n++;
+	}
+	*ret = v;
+	return 0;
 }
 
 /* ---- looking ---- */

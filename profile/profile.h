@@ -80,5 +80,8 @@ static inline void cleanup_profilep(struct profile **p)
 
 /* Every rule and setting in order, each with its reason, one a line. */
 int profile_explain(const struct profile *p, struct buf *ret) MUST_USE;
+/* HOME, TMPDIR and the like, NULL-terminated: what the profile says of the environment's variables. */
+int profile_vars(const struct profile *p, char ***ret) MUST_USE;
+void profile_vars_free(char **vars);
 /* Would both let a command do the same? */
 bool profile_same(const struct profile *a, const struct profile *b);

@@ -29,7 +29,7 @@ LAYERS = {
     "runner/": ["base/", "runner/", "stage3/stage3_abi.h"],
     "profile/": ["base/", "policy/", "profile/"],
     "client/": ["base/", "policy/rules.h", "client/", "runner/", "fs/ctl/ctl_client.h"],
-    "mcp/": ["base/", "client/", "runner/runner.h", "fs/ctl/ctl_client.h", "profile/profile.h", "mcp/"],
+    "mcp/": ["base/", "client/", "runner/runner.h", "fs/ctl/ctl_client.h", "profile/", "policy/", "mcp/"],
     "cli/": ["base/", "client/", "runner/", "fs/ctl/ctl_client.h", "mcp/serve.h", "policy/", "profile/", "cli/"],
 }
 # library headers -> the only folders that may include them

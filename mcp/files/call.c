@@ -10,25 +10,22 @@
 #include "base/cleanup.h"
 #include "base/near.h"
 #include "mcp/files/text.h"
+#include "mcp/sandbox.h"
 
-int files_run(struct tool_call *call, const cJSON *args, struct tool_result *out,
-	      int (*body)(struct files_call *fc))
+static int run_at(struct files_call *fc, struct client *client, int (*body)(struct files_call *fc))
 {
-	struct client *client = tool_client(call, args, out);
+	struct tool_result *out = fc->out;
 	int r = 0;
 
-	if (!client)
-		return 0;
 	for (int attempt = 0; attempt < 2; attempt++) {
-		struct files_call fc = {.call = call, .args = args, .out = out};
 		struct diag diag = {0};
 
-		r = client_attach(client, &diag, &fc.at);
+		r = client_attach(client, &diag, &fc->at);
 		if (r < 0)
 			return tool_error(out, "the environment cannot be reached: %s",
 					  *diag.text ? diag.text : err_text(r));
-		r = body(&fc);
-		ctl_attach_release(&fc.at);
+		r = body(fc);
+		ctl_attach_release(&fc->at);
 		if (r != -ESTALE && r != -ENOTCONN)
 			return r;
 		/* the daemon was replaced, or a rollback mounted a new root: nothing was answered */
@@ -38,6 +35,22 @@ int files_run(struct tool_call *call, const cJSON *args, struct tool_result *out
 	}
 	return tool_error(out, "the environment's file system went away twice (%s); try again",
 			  err_text(r));
+}
+
+int files_run(struct tool_call *call, const cJSON *args, struct tool_result *out,
+	      int (*body)(struct files_call *fc))
+{
+	struct files_call fc = {.call = call, .args = args, .out = out, .base = FILES_WORKSPACE};
+	struct seat seat;
+	int r;
+
+	if (!tool_sit(call, args, out, &seat))
+		return 0;
+	if (seat.profile && seat.profile->cwd)
+		fc.base = seat.profile->cwd;
+	r = run_at(&fc, seat.client, body);
+	tool_rise(call, &seat);
+	return r;
 }
 
 static bool windows_path(const char *p)
@@ -79,13 +92,13 @@ static int refuse_foreign(struct files_call *fc, const char *raw)
 	return 1;
 }
 
-static int squeeze(const char *raw, char **ret)
+static int squeeze(const char *base, const char *raw, char **ret)
 {
 	cleanup_buf struct buf b = {0};
 	int r = 0;
 
 	if (raw[0] != '/')
-		r = buf_puts(&b, FILES_WORKSPACE);
+		r = buf_puts(&b, strcmp(base, "/") != 0 ? base : "");
 	while (r >= 0) {
 		size_t n;
 
@@ -120,7 +133,7 @@ int files_path(struct files_call *fc, const char *raw, char **ret)
 	r = refuse_foreign(fc, raw);
 	if (r <= 0)
 		return r;
-	r = squeeze(raw, &path);
+	r = squeeze(fc->base, raw, &path);
 	if (r < 0)
 		return r;
 	if (strlen(path) >= PATH_MAX)

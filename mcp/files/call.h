@@ -17,6 +17,7 @@ struct files_call {
 	const cJSON *args;
 	struct tool_result *out;
 	struct ctl_attach at;
+	const char *base; /* where relative paths begin */
 };
 
 /* Attach and run @body; once more on a fresh mount when the first was gone (-ESTALE, -ENOTCONN).

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "mcp/files/files.h"
+#include "mcp/sandbox.h"
 #include "mcp/tool.h"
 #include "tests/lib/tap.h"
 
@@ -33,6 +34,18 @@ struct client *tool_client(struct tool_call *call, const cJSON *args, struct too
 	(void)args;
 	(void)out;
 	return call->client;
+}
+
+int tool_sit(struct tool_call *call, const cJSON *args, struct tool_result *out, struct seat *ret)
+{
+	*ret = (struct seat){.client = tool_client(call, args, out)};
+	return ret->client != NULL;
+}
+
+void tool_rise(struct tool_call *call, struct seat *seat)
+{
+	(void)call;
+	(void)seat;
 }
 bool tool_cancelled(struct tool_call *call)
 {
