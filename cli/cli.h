@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -228,6 +229,8 @@ int cli_view(const struct cli_view_opts *o, struct cli_view *v, struct diag *dia
 
 /* Where their records are; owned by the caller. */
 int cli_session_dir(char **ret) MUST_USE;
+/* Blocks what cli_session_wait waits for: before the session is started, so that none is lost. */
+void cli_session_signals(sigset_t *ret);
 /* Until the session, whose bwrap is our child @pid, has ended: an exit code. */
 int cli_session_wait(pid_t pid, const char *name);
 

@@ -14,9 +14,7 @@ void cli_managed_release(struct cli_managed *m)
 	for (size_t i = 0; i < m->opts.noverlays; i++)
 		free((void *)(uintptr_t)m->overlays[i].host);
 	free(m->overlays);
-	for (size_t i = 0; m->vars && m->vars[i]; i++)
-		free(m->vars[i]);
-	free(m->vars);
+	profile_vars_free(m->vars);
 	buf_release(&m->policy);
 	*m = (struct cli_managed){0};
 }
@@ -69,55 +67,31 @@ static int show_host(struct cli_managed *m, struct diag *diag)
 	return r;
 }
 
-static int add_var(struct cli_managed *m, const char *name, const char *value)
+int cli_managed_tree(const char *cwd, const char *env, struct diag *diag, struct cli_managed *ret)
 {
-	size_t n = 0;
+	char own[CLI_ENV_MAX];
+	int r = show_host(ret, diag);
 
-	while (m->vars[n])
-		n++;
-	if (!value)
-		return 0;
-	if (asprintf(&m->vars[n], "%s=%s", name, value) < 0) {
-		m->vars[n] = NULL;
-		return -ENOMEM;
-	}
+	if (r < 0)
+		return r;
+	cli_env_name(cwd ? cwd : "/", false, own);
+	(void)snprintf(ret->name, sizeof(ret->name), "%.50s-profile", own);
+	ret->opts.env = env ? env : ret->name;
+	ret->opts.create = true;
+	ret->opts.overlays = ret->overlays;
 	return 0;
-}
-
-static int make_vars(const struct profile *p, struct cli_managed *m)
-{
-	int r;
-
-	m->vars = calloc(6, sizeof(*m->vars));
-	if (!m->vars)
-		return -ENOMEM;
-	r = add_var(m, "HOME", p->home);
-	if (r == 0)
-		r = add_var(m, "TMPDIR", p->tmp);
-	if (r == 0)
-		r = add_var(m, "USER", getenv("USER"));
-	if (r == 0)
-		r = add_var(m, "LOGNAME", getenv("USER"));
-	return r < 0 || p->network ? r : add_var(m, "CODEX_SANDBOX_NETWORK_DISABLED", "1");
 }
 
 int cli_managed(const struct profile *p, const char *env, struct diag *diag,
 		struct cli_managed *ret)
 {
-	char own[CLI_ENV_MAX];
 	int r = policy_rules_encode(&p->rules, &ret->policy);
 
 	if (r == 0)
-		r = show_host(ret, diag);
+		r = cli_managed_tree(p->cwd, env, diag, ret);
 	if (r == 0)
-		r = make_vars(p, ret);
-	if (r < 0)
-		return r;
-	cli_env_name(p->cwd ? p->cwd : "/", false, own);
-	(void)snprintf(ret->name, sizeof(ret->name), "%.50s-profile", own);
-	ret->opts.env = env ? env : ret->name;
-	ret->opts.create = true;
-	ret->opts.overlays = ret->overlays;
-	ret->opts.policy = (struct ctl_bytes){ret->policy.data, ret->policy.len};
-	return 0;
+		r = profile_vars(p, &ret->vars);
+	if (r == 0)
+		ret->opts.policy = (struct ctl_bytes){ret->policy.data, ret->policy.len};
+	return r;
 }

@@ -262,12 +262,14 @@ int cli_role_run(const struct profile *p, const struct cli_list *set, const char
 	struct role_plan plan = {0};
 	struct diag d = {0};
 	char name[64];
+	sigset_t signals;
 	pid_t pid;
 	int r = make_plan(p, set, &d, &plan);
 
 	if (r < 0)
 		return cli_fail_errno(r, &d, "the role");
 	(void)snprintf(name, sizeof(name), "%.40s-%d", p->name, (int)getpid());
+	cli_session_signals(&signals);
 	r = join_env(plan.env, env, &all);
 	if (r == 0)
 		r = start_session(&plan, session ? session : name, argv, all, &d, &pid);

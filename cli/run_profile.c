@@ -61,10 +61,13 @@ static int check_profiled(const struct run_args *a, const struct profile *p)
 static int with_opts(const struct run_args *a, struct run_plan *plan, const struct ctl_env_opts *o,
 		     const char *scratch)
 {
+	struct ctl_env_opts mine = *o;
 	struct diag diag = {0};
 	struct client *c;
-	int code, r = client_new(o, &c);
+	int code, r;
 
+	mine.disk_max = plan->view.limits.disk;
+	r = client_new(&mine, &c);
 	if (r < 0)
 		return run_not_started(r, NULL);
 	if (scratch)
@@ -112,8 +115,10 @@ int run_profiled(const struct run_args *a, struct run_plan *plan)
 	cleanup_profile struct profile *p = NULL;
 	struct cli_config config = {0};
 	struct diag d = {0};
-	int r = cli_config_load(&d, &config);
+	int r = cli_limits_parse(&a->view.limits, &plan->view.limits, &d);
 
+	if (r == 0)
+		r = cli_config_load(&d, &config);
 	if (r == 0)
 		r = cli_local_init(&config, &d, &local);
 	if (r == 0)

@@ -5,11 +5,13 @@
 
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/managed.h"
+#include "cli/profiled.h"
 #include "mcp/serve.h"
 
 struct args {
 	struct cli_view_opts view;
-	const char *prefix, *level;
+	const char *prefix, *level, *profile, *sandbox;
 	bool keep, no_checkpoints;
 };
 
@@ -35,6 +37,101 @@ static int start(const struct args *a, struct mcp_serve_opts *o)
 	return r < 0 ? cli_fail_errno(r, NULL, "the server could not start") : CLI_OK;
 }
 
+/* ---- under a profile ---- */
+
+static int mode_of(const char *word, struct mcp_serve_opts *o, enum profile_mode *ret)
+{
+	static const char *const words[] = {"read-only", "workspace-write", "danger-full-access",
+					    "inherit", NULL};
+
+	for (unsigned i = 0; words[i]; i++) {
+		if (strcmp(words[i], word) != 0)
+			continue;
+		o->sandbox = i == 3 ? MCP_SANDBOX_INHERIT : MCP_SANDBOX_PROFILE;
+		*ret = (enum profile_mode)i;
+		return 0;
+	}
+	return cli_fail(CLI_USAGE,
+			"serve: --sandbox is inherit, read-only, workspace-write or "
+			"danger-full-access, not '%s'",
+			word);
+}
+
+static int check_profiled(const struct args *a)
+{
+	const struct cli_view_opts *v = &a->view;
+
+	if (a->profile && a->sandbox)
+		return cli_fail(CLI_USAGE, "serve: --profile and --sandbox exclude each other: one "
+					   "says what commands may do");
+	if (v->binds.n || v->binds_ro.n || v->overlays.n || v->writable.n || v->bind_cwd ||
+	    v->overlay_cwd || v->base)
+		return cli_fail(CLI_USAGE,
+				"serve: with a profile it alone says what is opened: "
+				"--bind, --overlay, --writable-root and --base do not go "
+				"with it");
+	return 0;
+}
+
+/* 0, or an exit code. */
+static int make_profile(const struct args *a, const struct profile_local *l,
+			struct mcp_serve_opts *o, struct profile **ret)
+{
+	enum profile_mode mode = PROFILE_MODE_READ_ONLY;
+	struct diag diag = {0};
+	int r = a->sandbox ? mode_of(a->sandbox, o, &mode) : 0;
+
+	if (r > 0 || o->sandbox == MCP_SANDBOX_INHERIT)
+		return r;
+	r = a->sandbox ? profile_from_mode(mode, l, &diag, ret)
+		       : cli_profile_read(a->profile, l, &diag, ret);
+	if (r < 0)
+		return cli_fail_errno(r, &diag, "serve");
+	if ((*ret)->family != PROFILE_MANAGED)
+		return cli_fail(CLI_USAGE,
+				"serve: only a managed profile can be served; an agent's "
+				"is the default, and a role has no server in it");
+	o->sandbox = MCP_SANDBOX_PROFILE;
+	o->profile = *ret;
+	return 0;
+}
+
+static int serve_profiled(const struct args *a, struct mcp_serve_opts *o)
+{
+	cleanup_managed struct cli_managed m = {0};
+	cleanup_local struct cli_local local = {0};
+	cleanup_profile struct profile *p = NULL;
+	struct cli_config config = {0};
+	struct cli_limits limits = {0};
+	struct diag diag = {0};
+	int r = check_profiled(a);
+
+	if (r > 0)
+		return r;
+	r = cli_limits_parse(&a->view.limits, &limits, &diag);
+	if (r == 0)
+		r = cli_config_load(&diag, &config);
+	if (r == 0)
+		r = cli_local_init(&config, &diag, &local);
+	if (r == 0)
+		r = cli_managed_tree(local.cwd, a->view.env, &diag, &m);
+	if (r < 0) {
+		cli_config_release(&config);
+		return cli_fail_errno(r, &diag, "serve");
+	}
+	r = make_profile(a, &local.l, o, &p);
+	o->local = &local.l;
+	o->limits = limits.run;
+	o->disk_max = limits.disk;
+	o->env = m.opts.env;
+	o->overlays = m.opts.overlays;
+	o->noverlays = m.opts.noverlays;
+	if (r == 0)
+		r = start(a, o);
+	cli_config_release(&config);
+	return r;
+}
+
 static int serve(const struct args *a)
 {
 	cleanup_view struct cli_view v = {0};
@@ -47,8 +144,11 @@ static int serve(const struct args *a)
 				   .version = RATTAN_VERSION,
 				   .log_level = LOG_WARN};
 	struct diag diag = {0};
-	int r = cli_view(&a->view, &v, &diag);
+	int r;
 
+	if (a->profile || a->sandbox)
+		return serve_profiled(a, &o);
+	r = cli_view(&a->view, &v, &diag);
 	if (r < 0)
 		return cli_fail_errno(r, &diag, "serve");
 	binds = calloc(v.binds.n + 1, sizeof(*binds));
@@ -91,6 +191,10 @@ static int run(int argc, char **argv)
 		 "keep uncommitted changes when the server ends"},
 		{"tool-prefix", 0, CLI_TEXT, &a.prefix, "P",
 		 "of the file tools' names; default: rattan_"},
+		{"profile", 0, CLI_TEXT, &a.profile, "FILE",
+		 "a managed profile: what every command may do"},
+		{"sandbox", 0, CLI_TEXT, &a.sandbox, "MODE",
+		 "inherit (what each call brings), read-only, workspace-write, danger-full-access"},
 		{"log-level", 0, CLI_TEXT, &a.level, "L",
 		 "error, warn, info or debug; default: warn"},
 		{0},

@@ -21,6 +21,16 @@ int cli_session_dir(char **ret)
 	return asprintf(ret, "%s/roles", dir) < 0 ? -ENOMEM : 0;
 }
 
+void cli_session_signals(sigset_t *ret)
+{
+	(void)sigemptyset(ret);
+	(void)sigaddset(ret, SIGINT);
+	(void)sigaddset(ret, SIGTERM);
+	(void)sigaddset(ret, SIGHUP);
+	(void)sigaddset(ret, SIGCHLD);
+	(void)sigprocmask(SIG_BLOCK, ret, NULL);
+}
+
 /* An orderly end of ours is the session's; a hard one is not. */
 int cli_session_wait(pid_t pid, const char *name)
 {
@@ -28,12 +38,7 @@ int cli_session_wait(pid_t pid, const char *name)
 	int status = 0, got = 0;
 	sigset_t set;
 
-	(void)sigemptyset(&set);
-	(void)sigaddset(&set, SIGINT);
-	(void)sigaddset(&set, SIGTERM);
-	(void)sigaddset(&set, SIGHUP);
-	(void)sigaddset(&set, SIGCHLD);
-	(void)sigprocmask(SIG_BLOCK, &set, NULL);
+	cli_session_signals(&set);
 	while (waitpid(pid, &status, WNOHANG) == 0) {
 		int sig = sigwaitinfo(&set, NULL);
 
@@ -63,6 +68,18 @@ static int list(const char *dir)
 	int r = role_list(dir, print_one, NULL);
 
 	return r < 0 ? cli_fail_errno(r, NULL, "the sessions cannot be listed") : cli_done();
+}
+
+/* What the next host asks before it launches anything. */
+static int probe(const char *dir)
+{
+	const struct role_spec s = {.dir = dir};
+	struct diag d = {0};
+	int r = role_probe(&s, &d);
+
+	return r < 0 ? cli_fail(CLI_NO_SANDBOX, "sandbox-unavailable: %s",
+				d.text[0] ? d.text : err_text(r))
+		     : CLI_OK;
 }
 
 static int end(const char *dir, const char *name, int pidfd)
@@ -120,7 +137,7 @@ static int with_session(const char *dir, char **rest, int n)
 
 static int run(int argc, char **argv)
 {
-	static const char *const words[] = {"attach", "end", "list", "wait", NULL};
+	static const char *const words[] = {"attach", "end", "wait", NULL};
 	const struct cli_opt opts[] = {{0}};
 	cleanup_free char *dir = NULL;
 	char **rest;
@@ -133,19 +150,23 @@ static int run(int argc, char **argv)
 		return cli_fail_errno(r, NULL, "the sessions cannot be found");
 	if (!n || !strcmp(rest[0], "list"))
 		return list(dir);
+	if (!strcmp(rest[0], "probe"))
+		return probe(dir);
 	for (const char *const *w = words; *w; w++)
 		if (!strcmp(*w, rest[0]))
 			return with_session(dir, rest, n);
-	return cli_fail(CLI_USAGE, "session: '%s' is not attach, end, list or wait", rest[0]);
+	return cli_fail(CLI_USAGE, "session: '%s' is not attach, end, list, probe or wait",
+			rest[0]);
 }
 
 const struct cli_command cmd_session = {
 	.name = "session",
-	.args = "[list | wait NAME | end NAME | attach NAME -- COMMAND [ARG...]]",
+	.args = "[list | probe | wait NAME | end NAME | attach NAME -- COMMAND [ARG...]]",
 	.summary = "role sessions that live",
 	.details =
 		"A session that `rattan run --profile` started with a role lives on when that rattan dies\n"
-		"hard; it is found by its name here, waited for, ended, or entered with another command.\n\n"
+		"hard; it is found by its name here, waited for, ended, or entered with another command. probe\n"
+		"says whether sessions can be had on this host.\n\n"
 		"Example:\n"
 		"  rattan session attach review -- sh\n",
 	.run = run,

@@ -83,6 +83,8 @@ check(rc != 0, "116: no packages for another harness", out)
 # 126
 rc, out = run("(echo z > /dev/x) 2>&1; (echo z > /dev/shm/x) && echo shm; echo z > /dev/null && echo null; chmod 777 /dev 2>&1; test -e /dev/ptmx && echo pty")
 check("shm\nnull\n" in out and "pty" in out and out.count("Read-only") == 2, "126: /dev is read-only but for shm and the pty", out)
+r = subprocess.run([RATTAN, "session", "probe"], capture_output=True, text=True)
+check(r.returncode == 0, "122: the probe", r.stderr)
 # 119: the bwrap outside is killed
 
 
