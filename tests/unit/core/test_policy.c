@@ -4,6 +4,7 @@
 
 #include "policy/rules.h"
 #include "tests/unit/core/ovl_fixture.h"
+#include "tests/unit/policy/ref.h"
 
 enum what {
 	LOOK,
@@ -593,6 +594,121 @@ static void test_denials(void)
 	policy_rules_release(&rules);
 }
 
+/* ---- random rules ---- */
+
+static const char *const parts[] = {"a", "b", "x.env", ".git", "c"};
+
+static unsigned rnd(uint64_t *seed, unsigned n)
+{
+	*seed = *seed * 6364136223846793005u + 1442695040888963407u;
+	return (unsigned)(*seed >> 33) % n;
+}
+
+/* Of up to three components; every one of those is in the tree, as a directory with a file "f". */
+static void random_place(uint64_t *seed, char ret[64])
+{
+	unsigned depth = rnd(seed, 4);
+
+	strcpy(ret, depth ? "" : "/");
+	for (unsigned i = 0; i < depth; i++)
+		(void)snprintf(ret + strlen(ret), 64 - strlen(ret), "/%s",
+			       parts[rnd(seed, ARRAY_SIZE(parts))]);
+}
+
+static void random_rules(uint64_t *seed, struct policy_rules *r)
+{
+	static const char *const globs[] = {"/**/*.env", "/a/*", "/**/b/**", "/{a,b}/c", "/*/?"};
+	char text[64];
+
+	*r = (struct policy_rules){.deep = rnd(seed, 2), .hide = rnd(seed, 2)};
+	for (unsigned n = 1 + rnd(seed, 6); n; n--) {
+		random_place(seed, text);
+		rule(r, (enum policy_access)(1 + rnd(seed, 3)), POLICY_PATH, text);
+	}
+	if (rnd(seed, 2))
+		rule(r, POLICY_DENY, POLICY_GLOB, globs[rnd(seed, ARRAY_SIZE(globs))]);
+	if (rnd(seed, 2) && policy_rules_protect(r, ".git", NULL) < 0)
+		tap_fatal("protect");
+}
+
+static int nothing_but(int r, bool allowed)
+{
+	return allowed ? r < 0 : r != -EACCES && r != -ENOENT;
+}
+
+static int random_file(struct fx *f, const struct policy_rules *r, const char *dir)
+{
+	enum policy_access a;
+	struct ovl_entry e;
+	char path[80];
+	int bad, k;
+
+	(void)snprintf(path, sizeof(path), "%s/f", strcmp(dir, "/") != 0 ? dir : "");
+	a = ref_access(r, path);
+	k = fx_get(f, path + 1, &e);
+	bad = nothing_but(k, a >= POLICY_READ);
+	if (k == 0) {
+		bad |= nothing_but(ovl_may_open(f->o, e.ino, false), a >= POLICY_READ);
+		bad |= nothing_but((int)ovl_write(f->o, e.ino, 0, "x", 1, false),
+				   a == POLICY_WRITE);
+		ovl_forget(f->o, e.ino, 1);
+	}
+	(void)snprintf(path, sizeof(path), "%s/new", strcmp(dir, "/") != 0 ? dir : "");
+	k = fx_make(f, path + 1, FX_FILE, 0644);
+	bad |= nothing_but(k, ref_access(r, path) == POLICY_WRITE);
+	if (k == 0)
+		bad |= fx_remove(f, path + 1, false) != 0;
+	if (bad)
+		printf("# %s is %s\n", path, policy_access_name(a));
+	return bad;
+}
+
+static void make_below(struct fx *f, const char *dir, unsigned depth)
+{
+	char path[80];
+
+	(void)snprintf(path, sizeof(path), "%sf", dir);
+	if (fx_make(f, path, FX_FILE, 0644) < 0)
+		tap_fatal("make %s", path);
+	for (size_t i = 0; depth && i < ARRAY_SIZE(parts); i++) {
+		(void)snprintf(path, sizeof(path), "%s%s", dir, parts[i]);
+		if (fx_make(f, path, FX_DIR, 0755) < 0)
+			tap_fatal("make %s", path);
+		strcat(path, "/");
+		make_below(f, path, depth - 1);
+	}
+}
+
+static void test_random(void)
+{
+	uint64_t seed = 20261130;
+	int bad = 0, n = 0;
+	struct fx f;
+
+	fx_open(&f);
+	fx_mount(&f);
+	make_below(&f, "", 3);
+	fx_umount(&f);
+	for (int i = 0; i < 300 && !bad; i++) {
+		struct policy_rules rules;
+		char dir[64];
+
+		random_rules(&seed, &rules);
+		f.opts.policy = &rules;
+		fx_mount(&f);
+		for (int k = 0; k < 30; k++, n++) {
+			random_place(&seed, dir);
+			bad += random_file(&f, &rules, dir);
+		}
+		fx_umount(&f);
+		policy_rules_release(&rules);
+	}
+	eq_int(bad, 0, "%d files under random rules are read, written and made as the rules say",
+	       n);
+	f.opts.policy = NULL;
+	fx_close(&f);
+}
+
 int main(void)
 {
 	umask(0);
@@ -600,5 +716,6 @@ int main(void)
 	test_shown();
 	test_links();
 	test_denials();
+	test_random();
 	return tap_done();
 }
