@@ -17,6 +17,7 @@ static int run_at(struct files_call *fc, struct client *client, int (*body)(stru
 	struct tool_result *out = fc->out;
 	int r = 0;
 
+	fc->client = client;
 	for (int attempt = 0; attempt < 2; attempt++) {
 		struct diag diag = {0};
 
@@ -274,8 +275,27 @@ static bool in_writable(const char *path, const char *places)
 	return false;
 }
 
+/* The rule that was in the way since this call began: 1 when there is one. */
+static int put_rule(struct buf *b, struct files_call *fc)
+{
+	struct client_denials d = {0};
+	int r = client_denials(fc->client, fc->at.denied, 1, &d);
+
+	if (r < 0)
+		return 0;
+	if (d.n)
+		r = buf_printf(b, ": the sandbox's policy forbids it: %s", d.v[0].why);
+	r = r < 0 ? r : d.n > 0;
+	client_denials_release(&d);
+	return r;
+}
+
 static int put_denied(struct buf *b, struct files_call *fc, const char *path, int r, bool writing)
 {
+	int told = !writing || in_writable(path, fc->at.writable) ? put_rule(b, fc) : 0;
+
+	if (told)
+		return told < 0 ? told : 0;
 	if (!writing)
 		return buf_puts(b, ": permission denied (its mode or the sandbox's policy forbids "
 				   "reading)");

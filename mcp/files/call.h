@@ -16,6 +16,7 @@ struct files_call {
 	struct tool_call *call;
 	const cJSON *args;
 	struct tool_result *out;
+	struct client *client;
 	struct ctl_attach at;
 	const char *base; /* where relative paths begin */
 };

@@ -24,6 +24,7 @@ struct client {
 	const char *writable;
 	int attached, fail_first; /* hand out a dead root so many times */
 	bool cancelled;
+	const char *rule; /* what the policy refused something by since the attachment; NULL: nothing */
 };
 struct tool_call {
 	struct client *client;
@@ -71,6 +72,19 @@ int client_attach(struct client *c, struct diag *diag, struct ctl_attach *ret)
 	ret->root_fd = fcntl(c->root_fd, F_DUPFD_CLOEXEC, 0);
 	(void)snprintf(ret->writable, sizeof(ret->writable), "%s", c->writable);
 	return ret->root_fd < 0 ? -EIO : 0;
+}
+int client_denials(struct client *c, uint64_t token, size_t max, struct client_denials *ret)
+{
+	static struct ctl_denial one;
+
+	(void)token;
+	one.why = (char *)(uintptr_t)c->rule;
+	*ret = (struct client_denials){.v = &one, .n = c->rule && max ? 1 : 0, .total = 1};
+	return 0;
+}
+void client_denials_release(struct client_denials *d)
+{
+	*d = (struct client_denials){0};
 }
 void ctl_attach_release(struct ctl_attach *a)
 {

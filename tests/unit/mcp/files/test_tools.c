@@ -275,6 +275,11 @@ static void keeping(void)
 	if (geteuid()) {
 		a = call_tool(&c, &tool_edit, "{'path':'ro','old_string':'x','new_string':'y'}");
 		ok(a->error && has(a, "permission denied"), "is not written around");
+		c.rule = "deny /workspace/ro";
+		a = call_tool(&c, &tool_edit, "{'path':'ro','old_string':'x','new_string':'y'}");
+		ok(a->error && has(a, "the sandbox's policy forbids it: deny /workspace/ro"),
+		   "a rule that was in the way is named");
+		c.rule = NULL;
 		ok(!mkdirat(c.root_fd, "usr", 0755), "usr");
 		put_text(&c, "usr/f", "x\n");
 		ok(!fchmodat(c.root_fd, "usr/f", 0444, 0) && !fchmodat(c.root_fd, "usr", 0555, 0),
