@@ -213,7 +213,7 @@ int env_close(struct env *e)
 	}
 	env_binds_free(e);
 	env_shown_free(e);
-	policy_rules_release(&e->policy);
+	policy_rules_release(&e->policy.rules);
 	env_journal_close(e);
 	store_close(e->store);
 	cleanup_fdp(&e->store_lock_fd);
@@ -240,8 +240,7 @@ int env_broken_fd(const struct env *e)
 int env_agree(struct env *e, const void *owner, char *const *overlays, char *const *writable,
 	      const struct ctl_bytes *policy, struct diag *diag)
 {
-	cleanup_policy_rules struct policy_rules want = {0};
-	struct policy_rules old;
+	struct env_policy want = {0};
 	int r;
 
 	ENV_LOCK(e);
@@ -255,8 +254,10 @@ int env_agree(struct env *e, const void *owner, char *const *overlays, char *con
 	r = env_policy_parse(writable, policy, diag, &want);
 	if (r < 0)
 		return r;
-	if (policy_rules_same(&want, &e->policy))
+	if (policy_rules_same(&want.rules, &e->policy.rules)) {
+		policy_rules_release(&want.rules);
 		return env_ensure_locked(e, diag);
+	}
 	r = env_check_idle_locked(e, owner, diag);
 	if (r == 0) {
 		r = env_quiesce_locked(e);
@@ -266,11 +267,12 @@ int env_agree(struct env *e, const void *owner, char *const *overlays, char *con
 	}
 	if (r == 0)
 		r = env_leave_locked(e, diag);
-	if (r < 0)
+	if (r < 0) {
+		policy_rules_release(&want.rules);
 		return r;
-	old = e->policy;
+	}
+	policy_rules_release(&e->policy.rules);
 	e->policy = want;
-	want = old; /* to be released */
 	(void)!env_drop_ovl_locked(e);
 	return env_up_locked(e, diag);
 }
@@ -301,7 +303,7 @@ int env_attach(struct env *e, const void *owner, struct diag *diag, struct ctl_a
 	if (r == 0 && e->tied_fd >= 0)
 		r = dup_to(e->tied_fd, &ret->tied_fd);
 	if (r == 0)
-		r = env_writable_text(&e->policy, ret->writable, sizeof(ret->writable));
+		memcpy(ret->writable, e->policy.writable, sizeof(ret->writable));
 	if (r < 0) {
 		int fds[] = {ret->root_fd, ret->userns_fd, ret->mntns_fd, ret->tied_fd};
 

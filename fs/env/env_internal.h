@@ -50,6 +50,12 @@ struct env_mount {
 	bool up; /* session and mount are there; the ovl may be there without */
 };
 
+/* What is allowed, and the writable places of it, newline-separated. */
+struct env_policy {
+	struct policy_rules rules;
+	char writable[4096];
+};
+
 /* Collects garbage now and then. */
 struct env_gc {
 	pthread_t thread;
@@ -81,7 +87,7 @@ struct env {
 	struct keeper_link link;
 	bool resuming; /* what the keeper has is the last daemon's */
 	struct store_env rec;
-	struct policy_rules policy; /* of the mount */
+	struct env_policy policy; /* of the mount */
 	struct env_mount cur;
 	uint64_t generation;
 	unsigned nmounts;
@@ -178,11 +184,9 @@ void env_list_free(char **list);
 bool env_path_clean(const char *path);
 /* @rules as policy_rules_encode() writes them, else places; both NULL: the agent default. */
 int env_policy_parse(char *const *places, const struct ctl_bytes *rules, struct diag *diag,
-		     struct policy_rules *ret) MUST_USE;
-/* The writable places, newline-separated. */
-int env_writable_text(const struct policy_rules *rules, char *ret, size_t size) MUST_USE;
+		     struct env_policy *ret) MUST_USE;
 int env_policy_save(const struct policy_rules *rules, int *ret_fd) MUST_USE;
-int env_policy_load(int fd, struct policy_rules *ret) MUST_USE;
+int env_policy_load(int fd, struct env_policy *ret) MUST_USE;
 
 /* ---- env_overlay.c ---- */
 /* host, mount, ...: what was laid over the base when the environment was made. */

@@ -137,7 +137,7 @@ static int mount_up(struct env *e, struct diag *diag)
 		r = session_new(&m.se);
 	if (r < 0)
 		return diag_set(diag, r, "cannot make a session: %s", err_text(r));
-	r = env_open_ovl(e, &e->policy, m.se, false, &m.ovl);
+	r = env_open_ovl(e, &e->policy.rules, m.se, false, &m.ovl);
 	if (r < 0) {
 		session_stop(m.se);
 		return diag_set(diag, r, "cannot open the tree: %s", err_text(r));

@@ -51,36 +51,6 @@ static int from_places(char *const *list, struct diag *diag, struct policy_rules
 	return policy_rules_writable((const char *const *)(uintptr_t)list, diag, ret);
 }
 
-int env_policy_parse(char *const *places, const struct ctl_bytes *rules, struct diag *diag,
-		     struct policy_rules *ret)
-{
-	static const char *const agent[] = {"/workspace", "/tmp", "/var/tmp", "/home/user", NULL};
-	cleanup_policy_rules struct policy_rules got = {0};
-	struct policy *p = NULL;
-	char text[4096];
-	int r;
-
-	if (rules && rules->len)
-		r = policy_rules_decode(rules->data, rules->len, diag, &got);
-	else
-		r = from_places(places ? places : (char *const *)(uintptr_t)agent, diag, &got);
-	/* Everything that the mount will ask of them, while somebody listens. */
-	if (r == 0)
-		r = policy_new(&got, diag, &p);
-	policy_free(p);
-	if (r == 0)
-		r = env_writable_text(&got, text, sizeof(text));
-	if (r == -E2BIG)
-		return diag_set(diag, r, "too many writable places");
-	if (r == -EINVAL)
-		return diag_set(diag, r, "a writable place must not have a line break in its name");
-	if (r < 0)
-		return r;
-	*ret = got;
-	got = (struct policy_rules){0};
-	return 0;
-}
-
 struct text {
 	char *to;
 	size_t n, size;
@@ -102,18 +72,41 @@ static int add_place(void *arg, const char *path)
 	return 0;
 }
 
-int env_writable_text(const struct policy_rules *rules, char *ret, size_t size)
+/* Takes @rules, when all that the mount will ask of them can be had. */
+static int take(struct policy_rules *rules, struct diag *diag, struct env_policy *ret)
 {
-	struct text t = {.to = ret, .size = size};
+	struct env_policy got = {.rules = *rules};
+	struct text t = {.to = got.writable, .size = sizeof(got.writable)};
 	struct policy *p;
-	int r = policy_new(rules, NULL, &p);
+	int r = policy_new(rules, diag, &p);
 
-	ret[0] = 0;
 	if (r < 0)
 		return r;
 	r = policy_writable(p, add_place, &t);
 	policy_free(p);
-	return r;
+	if (r == -E2BIG)
+		return diag_set(diag, r, "too many writable places");
+	if (r == -EINVAL)
+		return diag_set(diag, r, "a writable place must not have a line break in its name");
+	if (r < 0)
+		return r;
+	*ret = got;
+	*rules = (struct policy_rules){0};
+	return 0;
+}
+
+int env_policy_parse(char *const *places, const struct ctl_bytes *rules, struct diag *diag,
+		     struct env_policy *ret)
+{
+	static const char *const agent[] = {"/workspace", "/tmp", "/var/tmp", "/home/user", NULL};
+	cleanup_policy_rules struct policy_rules got = {0};
+	int r;
+
+	if (rules && rules->len)
+		r = policy_rules_decode(rules->data, rules->len, diag, &got);
+	else
+		r = from_places(places ? places : (char *const *)(uintptr_t)agent, diag, &got);
+	return r < 0 ? r : take(&got, diag, ret);
 }
 
 /* ---- for the next daemon ---- */
@@ -131,10 +124,12 @@ int env_policy_save(const struct policy_rules *rules, int *ret_fd)
 	return r;
 }
 
-int env_policy_load(int fd, struct policy_rules *ret)
+int env_policy_load(int fd, struct env_policy *ret)
 {
+	cleanup_policy_rules struct policy_rules got = {0};
 	cleanup_free uint8_t *bytes = NULL;
 	struct stat st;
+	int r;
 
 	if (fstat(fd, &st) < 0)
 		return ret_nerrno();
@@ -145,5 +140,6 @@ int env_policy_load(int fd, struct policy_rules *ret)
 		return -ENOMEM;
 	if (io_pread_full(fd, bytes, (size_t)st.st_size, 0) != (ssize_t)st.st_size)
 		return -EBADMSG;
-	return policy_rules_decode(bytes, (size_t)st.st_size, NULL, ret);
+	r = policy_rules_decode(bytes, (size_t)st.st_size, NULL, &got);
+	return r < 0 ? r : take(&got, NULL, ret);
 }

@@ -74,7 +74,7 @@ void env_keep_mount_locked(struct env *e)
 	if (!s)
 		r = -ENOMEM;
 	if (r == 0)
-		r = env_policy_save(&e->policy, &policy);
+		r = env_policy_save(&e->policy.rules, &policy);
 	if (r == 0)
 		r = keeper_keep(&e->link, KEEP_POLICY, 0, NULL, 0, policy);
 	if (r == 0) {
@@ -238,12 +238,12 @@ static int resume_users(struct env *e, struct keeper_link *kept)
 static int resume_policy(struct env *e, struct keeper_link *kept)
 {
 	struct keeper_item *x = keeper_find(kept, KEEP_POLICY);
-	struct policy_rules got;
+	struct env_policy got;
 	int r = x && x->fd >= 0 ? env_policy_load(x->fd, &got) : -EBADMSG;
 
 	if (r < 0)
 		return r;
-	policy_rules_release(&e->policy);
+	policy_rules_release(&e->policy.rules);
 	e->policy = got;
 	return 0;
 }
@@ -325,7 +325,7 @@ int env_resume_locked(struct env *e, struct keeper_link *kept, struct diag *diag
 	fuse_fd = take_mount(kept, s->dir);
 	r = session_new(&m.se);
 	if (r == 0)
-		r = env_open_ovl(e, &e->policy, m.se, true, &m.ovl);
+		r = env_open_ovl(e, &e->policy.rules, m.se, true, &m.ovl);
 	if (r < 0)
 		return diag_set(diag, r, "cannot open the tree with what was not flushed: %s",
 				err_text(r));

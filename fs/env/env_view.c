@@ -290,7 +290,7 @@ static int cat_any(struct env *e, const char *rev, const char *path, struct diag
 		r = env_resolve(e->store, e->rec.name, rev, diag, &layer);
 		/* What is closed now was not open before. */
 		if (r == 0)
-			r = policy_rules_copy(&e->policy, &policy);
+			r = policy_rules_copy(&e->policy.rules, &policy);
 	}
 	return r < 0 ? r : cat_at(e, layer, &policy, path, fd, ret_mode);
 }

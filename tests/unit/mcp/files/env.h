@@ -24,7 +24,8 @@ struct client {
 	const char *writable;
 	int attached, fail_first; /* hand out a dead root so many times */
 	bool cancelled;
-	const char *rule; /* what the policy refused something by since the attachment; NULL: nothing */
+	const char *
+		rule; /* what the policy refused something by since the attachment; NULL: nothing */
 };
 struct tool_call {
 	struct client *client;
