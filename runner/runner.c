@@ -508,28 +508,31 @@ int run_input(struct run *r, const void *p, size_t n)
 	return e;
 }
 
+/* The numbers are looked at once the thread is gone, which closes some of them. */
+static void close_all(const struct run *r)
+{
+	const int fds[] = {r->out_fd[0], r->out_fd[1],       r->err_fd,        r->status_fd,
+			   r->in_fd,     r->init_fd,         r->pidfd,         r->wake_fd,
+			   r->tie_fd,    r->spawn.userns_fd, r->spawn.mntns_fd};
+
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		if (fds[i] >= 0)
+			(void)close(fds[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(r->spawn.fd); i++)
+		if (r->spawn.fd[i] >= 0)
+			(void)close(r->spawn.fd[i]);
+}
+
 void run_free(struct run *r)
 {
-	int *const fds[] = {&r->out_fd[0], &r->out_fd[1],       &r->err_fd,        &r->status_fd,
-			    &r->in_fd,     &r->init_fd,         &r->pidfd,         &r->wake_fd,
-			    &r->tie_fd,    &r->spawn.userns_fd, &r->spawn.mntns_fd};
-	size_t i;
-
 	if (!r)
 		return;
 	if (r->thread_made) {
 		(void)run_kill(r, 0);
 		(void)pthread_join(r->thread, NULL);
 	}
-	for (i = 0; i < ARRAY_SIZE(fds); i++) {
-		if (*fds[i] >= 0)
-			(void)close(*fds[i]);
-	}
-	for (i = 0; i < ARRAY_SIZE(r->spawn.fd); i++) {
-		if (r->spawn.fd[i] >= 0)
-			(void)close(r->spawn.fd[i]);
-	}
-	for (i = 0; i < 2; i++)
+	close_all(r);
+	for (size_t i = 0; i < 2; i++)
 		capture_release(&r->capture[i]);
 	cgroup_free(r->cgroup);
 	buf_release(&r->input);

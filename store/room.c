@@ -86,7 +86,7 @@ static void quota_room(struct store *s, int type, unsigned id, uint64_t *room)
 	struct if_dqblk q = {0};
 	uint64_t limit;
 
-	if (syscall(SYS_quotactl_fd, s->dir_fd, QCMD(Q_GETQUOTA, type), id, &q) < 0)
+	if (syscall(SYS_quotactl_fd, s->dir_fd, QCMD((unsigned)Q_GETQUOTA, type), id, &q) < 0)
 		return; /* an older kernel, or no quotas here */
 	limit = q.dqb_bhardlimit;
 	/* Beyond the soft limit for too long: it is as hard. */
