@@ -42,7 +42,7 @@ static size_t depth(const char *path)
 /* Of two accesses to one place: deny, then write, then read. */
 static int rank(enum policy_access a)
 {
-	return a == POLICY_DENY ? 3 : (int)a;
+	return a == POLICY_DENY ? POLICY_WRITE + 1 : (int)a;
 }
 
 enum policy_access rules_verdict(const struct policy_rules *list, const char *path)
