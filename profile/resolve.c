@@ -374,6 +374,13 @@ int resolve_agent(const struct doc *d, const struct profile_local *l, struct dia
 					"%s: an agent's profile opens paths and the root, and no "
 					"more",
 					e->where);
+		/* What is run is told the writable places alone. */
+		if (!root && e->access == POLICY_READ)
+			return diag_set(
+				diag, -EINVAL,
+				"%s: an agent's profile reads everything, and cannot keep a "
+				"place read-only; use a managed one",
+				e->where);
 		x = rules_add(p, diag, e->access, root ? "/" : e->text, "%s (%s)",
 			      e->access == POLICY_WRITE ? "writable" : "readable", e->where);
 	}
