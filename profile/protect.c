@@ -83,6 +83,12 @@ int resolving_add(struct resolving *r, enum policy_access access, const char *pa
 		return diag_set(r->diag, -EINVAL, "%s: too many links", path);
 	if (e < 0)
 		return e;
+	for (const char *const *c = r->local->closed; r->grant && c && *c; c++)
+		if (place_in(real, *c))
+			return diag_set(
+				r->diag, -EINVAL,
+				"%s leads to %s, which is, or is part of, rattan's own data", path,
+				real);
 	if (!strcmp(real, path))
 		return rules_add(r->p, r->diag, access, path, "%s", why);
 	e = rules_add(r->p, r->diag, access, real, "%s, which %s leads to", why, path);
