@@ -14,10 +14,11 @@ static int meet_place(void *arg, store_ino parent, const char *name, size_t len)
 {
 	struct meet *m = arg;
 	struct node *dir;
-	int s;
+	int s, r = node_get(m->o, parent, &dir);
 
-	if (node_get(m->o, parent, &dir) < 0)
-		return 0;
+	/* A directory that is gone holds no place; one that cannot be read may hold one that is closed. */
+	if (r < 0)
+		return r == -ESTALE ? 0 : r;
 	s = name_policy(m->o, dir, name, len);
 	m->state = m->n ? policy_meet(m->o->policy, m->state, s) : s;
 	m->n++;
@@ -37,8 +38,7 @@ static int policy_of_places(struct ovl *o, struct node *n)
 	int r = 0;
 
 	if (n->rec.parent)
-		(void)meet_place(&m, n->rec.parent, n->rec.name ? n->rec.name : "",
-				 n->rec.name_len);
+		r = meet_place(&m, n->rec.parent, n->rec.name ? n->rec.name : "", n->rec.name_len);
 	else
 		r = place_each(o, n, meet_place, &m);
 	if (r < 0)
