@@ -55,6 +55,15 @@ static int check_profiled(const struct run_args *a, const struct profile *p)
 					   "do not go with it");
 	if (p->family != PROFILE_ROLE && (a->set.n || a->session))
 		return cli_fail(CLI_USAGE, "run: --set and --session are for a role's profile");
+	/* What cannot be held there is not silently left out. */
+	if (p->family == PROFILE_ROLE &&
+	    (a->text || a->shell || a->cwd || a->timeout || a->promises || a->rm || v->env ||
+	     v->no_exec || v->limits.n))
+		return cli_fail(CLI_USAGE,
+				"run: a role's session has no environment, no limits and no "
+				"filter of calls: --env, --rm, --limit, --timeout, "
+				"--promises, --no-exec-workspace, --cwd, --shell and -c do "
+				"not go with it");
 	return -1;
 }
 
