@@ -93,6 +93,9 @@ static int remove_one(int dir_fd, const char *name, unsigned depth)
 	if (errno != EISDIR && errno != EPERM)
 		return ret_nerrno();
 	fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	/* Whoever left it may have closed it to themselves. */
+	if (fd < 0 && errno == EACCES && fchmodat(dir_fd, name, 0700, AT_SYMLINK_NOFOLLOW) == 0)
+		fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return ret_nerrno();
 	(void)fchmod(fd, 0700);
