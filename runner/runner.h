@@ -97,7 +97,7 @@ struct run_result {
 	bool out_limited;      /* the output limit was hit; the rest was discarded (M3) */
 	char enforced
 		[512]; /* comma-separated: "userns,pidns,netns,no_new_privs,seccomp,landlock:7,rlimits,cgroup";
-			* an older Landlock says what it lacks: "landlock:2(no truncate tcp ...)" */
+			* an older Landlock says what it lacks: "landlock:2(no truncate ioctl_dev ...)" */
 };
 
 /* Wait up to @timeout_ms (UINT64_MAX: for ever). 1: ended, *ret filled; 0: still running. */
