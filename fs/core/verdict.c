@@ -116,7 +116,8 @@ static int place_path(struct ovl *o, struct node *n, const char *name, size_t le
 static int refuse(struct ovl *o, struct node *n, const char *name, size_t len, unsigned what,
 		  const char *op, const char *other)
 {
-	cleanup_buf struct buf path = {0};
+	/* A longer one, which a command makes step by step, is not worth the memory. */
+	cleanup_buf struct buf path = {.max = 4096};
 	struct denial_of of = {.op = op, .other = other, .need = POLICY_READ};
 
 	if (!op || place_path(o, n, name, len, &path) < 0)
