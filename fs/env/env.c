@@ -135,6 +135,7 @@ static struct env *env_alloc(const struct env_opts *o)
 	e->store_lock_fd = e->userns_fd = e->mntns_fd = e->cur.root_fd = e->ended_fd = -1;
 	e->journal_fd = -1;
 	e->tied_fd = o->tied_fd;
+	e->resuming = o->kept; /* before anything can fail */
 	e->link = o->link;
 	e->own_ns = o->own_ns;
 	e->allow_other = o->allow_other;
@@ -176,7 +177,6 @@ int env_open(const struct env_opts *o, struct diag *diag, struct env **ret)
 	}
 	if (r == 0)
 		r = env_journal_open(e, o->kept);
-	e->resuming = o->kept;
 	if (r == 0)
 		r = o->kept ? env_resume_locked(e, o->kept, diag) : env_up_locked(e, diag);
 	if (r == 0)
@@ -198,14 +198,16 @@ int env_close(struct env *e)
 
 	if (!e)
 		return 0;
+	/* What the keeper has is for the next daemon: the mount, and who uses it. It hears nothing of this end. */
+	if (e->resuming)
+		e->link.sock = -1;
 	env_gc_stop(e);
 	/* What shared mappings hold is pushed while there is still a mount to push it through. */
 	r = env_quiesce_locked(e);
 	env_down_locked(e);
 	k = env_drop_ovl_locked(e);
 	/* An end, and no death that another daemon should go on from. */
-	if (!e->resuming)
-		keeper_drop(&e->link, KEEP_MOUNT, 0);
+	keeper_drop(&e->link, KEEP_MOUNT, 0);
 	while (e->leases) {
 		const void *owner = e->leases->owner;
 
