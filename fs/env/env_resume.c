@@ -300,7 +300,8 @@ static int serve_fresh(struct env *e, struct env_mount *m, struct diag *diag)
 	r = env_bind_all(e, diag, &failed);
 	if (r < 0)
 		log_warn("a bind is lost: %s", diag->text);
-	e->cur.up = false;
+	/* Should what follows fail, the tree is not ours to end. */
+	e->cur = (struct env_mount){.root_fd = -1};
 	return 0;
 }
 
