@@ -16,9 +16,10 @@ static void abort_by_number(const char *dir)
 	char path[80];
 	struct statx st;
 
-	/* Without asking the file system itself. */
+	/* Without asking the file system itself. Where nothing is mounted any more, what lies below may be another FUSE
+	 * file system. */
 	if (statx(AT_FDCWD, dir, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW, STATX_TYPE, &st) < 0 ||
-	    st.stx_dev_major != 0)
+	    st.stx_dev_major != 0 || !(st.stx_attributes & STATX_ATTR_MOUNT_ROOT))
 		return;
 	(void)snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort", st.stx_dev_minor);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
