@@ -195,7 +195,10 @@ bool keeper_runs(pid_t pid)
 
 	(void)snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	d = opendir(path);
-	while (d && (e = readdir(d)))
+	/* Without memory or descriptors nobody knows; who asks does not ask for ever. */
+	if (!d)
+		return errno != ENOENT;
+	while ((e = readdir(d)))
 		if (e->d_name[0] != '.' && task_runs(dirfd(d), e->d_name))
 			return true;
 	return false;
