@@ -457,7 +457,7 @@ int host_recheck(struct ovl *o, struct node *n)
 		/* Who has it open sees it on. */
 		r = S_ISREG(n->rec.mode) ? hostsrc_stat_held(n->src->h, og->rel, &id, &st)
 					 : -ESTALE;
-		if (r < 0 && r != -ENOMEM) {
+		if (r < 0 && r != -ENOMEM && r != -EMFILE && r != -ENFILE) {
 			host_lost(o, n);
 			r = -ESTALE;
 		}
