@@ -121,6 +121,9 @@ int env_set_disk_max(struct env *e, uint64_t max, struct diag *diag)
 	ENV_LOCK(e);
 	if (e->cur.ovl)
 		ovl_set_disk_max(e->cur.ovl, max);
+	/* For the next daemon as well. */
+	if (e->cur.up)
+		env_keep_mount_locked(e);
 	return 0;
 }
 

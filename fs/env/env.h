@@ -24,6 +24,7 @@ struct store;
 struct env_saved {
 	char dir[4096];
 	uint64_t generation;
+	uint64_t disk_max;
 	uint32_t nmounts, pad;
 	struct session_init init;
 };

@@ -81,6 +81,7 @@ void env_keep_mount_locked(struct env *e)
 		memcpy(s->dir, e->cur.dir, sizeof(s->dir));
 		s->generation = e->generation;
 		s->nmounts = e->nmounts;
+		s->disk_max = atomic_load(&e->disk_max);
 		session_init_get(e->cur.se, &s->init);
 		r = s->init.resumable && !getenv("RATTAN_NO_RESEND")
 			    ? keeper_keep(&e->link, KEEP_MOUNT, 0, s, sizeof(*s), -1)
@@ -317,6 +318,7 @@ int env_resume_locked(struct env *e, struct keeper_link *kept, struct diag *diag
 		return diag_set(diag, -EBADMSG, "the last rattan-fs left nothing to go on with");
 	memcpy(&saved, x->data, sizeof(saved));
 	e->nmounts = s->nmounts;
+	atomic_store(&e->disk_max, s->disk_max);
 	r = resume_policy(e, kept);
 	if (r == 0)
 		r = resume_users(e, kept);

@@ -13,7 +13,7 @@
 
 /* Everything that is written there, and the layouts of what daemons keep. */
 #define STATE_MAGIC   UINT64_C(0x31525056454b5452) /* "RTKEVPR1" */
-#define STATE_VERSION 2
+#define STATE_VERSION 3
 #define ITEMS_MAX     4096
 
 struct state_head {
