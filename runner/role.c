@@ -309,7 +309,8 @@ static int launch(struct role_launch *l, struct diag *diag, pid_t *ret_pid)
 {
 	unsigned wait_ms = l->spec->wait_ms ? l->spec->wait_ms : WAIT_MS;
 	struct starting st = {0};
-	pid_t pid = fork();
+	/* Not fork(): a thread that a sanitizer starts in the child would forbid unshare(2). */
+	pid_t pid = _Fork();
 	bool in_time;
 	int r = 0;
 
