@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "runner/role.h"
+#include "tests/lib/namespaces.h"
 #include "tests/lib/tap.h"
 
 static const char *stage3;
@@ -112,6 +113,7 @@ int main(int argc, char **argv)
 {
 	if (argc < 2)
 		tap_fatal("the path of rattan-stage3 is needed");
+	need_namespaces();
 	stage3 = argv[1];
 	(void)snprintf(top, sizeof(top), "/tmp/rattan-role-XXXXXX");
 	if (!mkdtemp(top))
