@@ -206,11 +206,11 @@ static int code_of(const struct run_args *a, const struct run_result *res, int s
 }
 
 /* A command can only say "permission denied": the rule is told here. */
-static void say_denials(struct client *c, uint64_t since)
+static void say_denials(struct client_run *cr)
 {
 	struct client_denials d = {0};
 
-	if (client_denials(c, since, DENIALS_SHOWN, &d) < 0)
+	if (client_run_denials(cr, DENIALS_SHOWN, &d) < 0)
 		return;
 	for (size_t i = 0; i < d.n; i++) {
 		fprintf(stderr, "rattan: refused: %s ", d.v[i].op);
@@ -264,7 +264,7 @@ static int run_it(const struct run_args *a, const struct run_plan *p, struct cli
 	}
 	r = wait_for(client_run_of(cr), &set, &res, &sig);
 	if (r >= 0 && res.code != 0)
-		say_denials(c, client_run_denied(cr));
+		say_denials(cr);
 	client_run_free(cr);
 	(void)sigprocmask(SIG_SETMASK, &old, NULL);
 	if (a->verbose && *res.enforced)

@@ -506,28 +506,41 @@ void client_denials_release(struct client_denials *d)
 	*d = (struct client_denials){0};
 }
 
-int client_denials(struct client *c, uint64_t token, size_t max, struct client_denials *ret)
+static int denials_of(struct ctl *ctl, uint64_t token, size_t max, struct client_denials *ret)
 {
 	struct client_denials got = {.max = max};
 	struct diag diag = {0};
-	struct ctl *ctl;
 	uint64_t now;
 	int r;
 
 	got.v = calloc(max, sizeof(*got.v));
 	if (!got.v)
 		return -ENOMEM;
-	r = client_ctl_get(c, &diag, &ctl);
-	if (r == 0) {
-		r = ctl_denials(ctl, token, &diag, &now, &got.total, keep_denial, &got);
-		client_ctl_put(c, ctl, r < 0 && r != -ESTALE);
-	}
+	r = ctl_denials(ctl, token, &diag, &now, &got.total, keep_denial, &got);
 	if (r < 0) {
 		client_denials_release(&got);
 		return r;
 	}
 	*ret = got;
 	return 0;
+}
+
+int client_denials(struct client *c, uint64_t token, size_t max, struct client_denials *ret)
+{
+	struct diag diag = {0};
+	struct ctl *ctl;
+	int r = client_ctl_get(c, &diag, &ctl);
+
+	if (r < 0)
+		return r;
+	r = denials_of(ctl, token, max, ret);
+	client_ctl_put(c, ctl, r < 0 && r != -ESTALE);
+	return r;
+}
+
+int client_run_denials(struct client_run *cr, size_t max, struct client_denials *ret)
+{
+	return cr->ctl ? denials_of(cr->ctl, cr->denied, max, ret) : -ENOTCONN;
 }
 
 void client_run_free(struct client_run *cr)

@@ -59,6 +59,8 @@ struct client_denials {
 };
 int client_denials(struct client *c, uint64_t token, size_t max,
 		   struct client_denials *ret) MUST_USE;
+/* Since @cr was started, from the daemon that it ran under: none is started for it. -ENOTCONN. */
+int client_run_denials(struct client_run *cr, size_t max, struct client_denials *ret) MUST_USE;
 void client_denials_release(struct client_denials *d);
 
 /* Where rattan's other programs are: beside this executable (build tree) or in libexec. Owned by
