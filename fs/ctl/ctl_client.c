@@ -9,7 +9,8 @@
 #include "base/cleanup.h"
 #include "fs/ctl/ctl_internal.h"
 
-#define OPEN_TRIES 50 /* a tenth of a second each at most */
+#define OPEN_TRIES 50    /* a tenth of a second each at most */
+#define NEXT_MS    30000 /* for another daemon to go on, which first reads all of the journal */
 
 /* ---- one call ---- */
 
@@ -593,12 +594,15 @@ int ctl_restart(struct ctl *c, struct diag *diag)
 {
 	struct ctl_req rq = {.op = CTL_OP_RESTART};
 	struct ctl next = {.sock = -1};
+	long long end = io_now_ms() + NEXT_MS;
 	int r = call(c, &rq, -1, diag, NULL, NULL);
 
 	/* The socket is the keeper's meanwhile: the next one answers as soon as it can. */
-	for (int tries = 0; r == 0; tries++) {
+	while (r == 0) {
+		struct timespec ts = {.tv_nsec = 2000000};
 		struct diag d = {0};
 
+		(void)nanosleep(&ts, NULL);
 		(void)!ctl_place_wait_gone(c->place, 50);
 		next.place = c->place;
 		r = connect_to(c->place, &next);
@@ -607,9 +611,11 @@ int ctl_restart(struct ctl *c, struct diag *diag)
 			r = call(&next, &rq, -1, &d, NULL, NULL);
 		if (r == 0)
 			break;
-		if (tries >= OPEN_TRIES)
-			return diag_set(diag, -ECONNREFUSED,
-					"the next rattan-fs does not answer; see %s/log", c->place);
+		if (io_now_ms() > end) {
+			r = diag_set(diag, -ECONNREFUSED,
+				     "the next rattan-fs does not answer; see %s/log", c->place);
+			break;
+		}
 		r = 0;
 	}
 	if (next.sock >= 0)

@@ -259,7 +259,7 @@ static void test_no_prune(void)
 	make_files(&k, 2000, PER_DIR);
 	if (ovl_flush(k.f.o) < 0)
 		tap_fatal("flush");
-	for (int i = 0; i < 200 && !atomic_load(&k.asked); i++) {
+	for (int i = 0; i < 3000 && !atomic_load(&k.asked); i++) {
 		(void)usleep(20000);
 	}
 	asked = atomic_load(&k.asked);
