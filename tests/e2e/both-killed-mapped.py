@@ -82,8 +82,9 @@ for n in range(ROUNDS):
                            stderr=subprocess.DEVNULL, text=True)
     assert job.stdout.readline() == "mapped\n"
     time.sleep(0.3)
-    commit = subprocess.Popen([RATTAN, "commit", "-m", "more"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # Before the commit, for which the keeper has short-lived processes of its own.
     pids, all_of_it = daemons(), under(job.pid)
+    commit = subprocess.Popen([RATTAN, "commit", "-m", "more"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     assert len(pids) == 2 and len(all_of_it) > 2, (pids, all_of_it)
     end = time.monotonic() + random.random()
     while not stuck(pids[1]) and time.monotonic() < end:
