@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/brace.h"
 #include "base/cleanup.h"
 #include "policy/glob_internal.h"
 #include "policy/rules.h"
@@ -152,40 +153,6 @@ int glob_parse(struct glob_set *g, const char *pattern, int rule, const char *wh
 
 /* ---- braces ---- */
 
-/* From @p, which is '{', to its '}'; NULL: it has none. */
-static const char *brace_end(const char *p)
-{
-	int depth = 0;
-
-	for (; *p; p++) {
-		if (*p == '\\' && p[1])
-			p++;
-		else if (*p == '{')
-			depth++;
-		else if (*p == '}' && --depth == 0)
-			return p;
-	}
-	return NULL;
-}
-
-/* Where the alternative that begins at @p ends: at a comma, or at @end. */
-static const char *alternative_end(const char *p, const char *end)
-{
-	int depth = 0;
-
-	for (; p < end; p++) {
-		if (*p == '\\' && p + 1 < end)
-			p++;
-		else if (*p == '{')
-			depth++;
-		else if (*p == '}')
-			depth--;
-		else if (*p == ',' && depth == 0)
-			break;
-	}
-	return p;
-}
-
 /* The end of a set that begins at @p, which is '['; @p when it is no set. */
 static const char *skip_set(const char *p)
 {
@@ -218,7 +185,7 @@ static int expand(struct glob_set *g, const char *pattern, int rule, const char 
 		return diag_set(diag, -EINVAL,
 				"the pattern \"%.200s\" has a brace without its other one", whole);
 	for (const char *p = open + 1; r == 0; p++) {
-		const char *stop = alternative_end(p, end);
+		const char *stop = brace_alternative_end(p, end);
 		cleanup_buf struct buf b = {.max = POLICY_TEXT_MAX};
 
 		r = buf_put(&b, pattern, (size_t)(open - pattern));

@@ -38,6 +38,20 @@ static int spot_load(struct store_view *v, store_ino ino, struct spot *ret)
 	return ret->root && ret->rel ? 0 : -ENOMEM;
 }
 
+/* @public: the host's owner is root, whoever it is. */
+static void set_attributes(struct rec_inode *rec, const struct stat *st, bool public)
+{
+	rec->mode = st->st_mode;
+	rec->uid = public ? 0 : st->st_uid;
+	rec->gid = public ? 0 : st->st_gid;
+	rec->nlink = (uint32_t)st->st_nlink;
+	rec->atime = st->st_atim;
+	rec->mtime = st->st_mtim;
+	rec->ctime = rec->btime = st->st_ctim;
+	rec->origin.dev = st->st_dev;
+	rec->origin.ino = st->st_ino;
+}
+
 /* The child as the host has it. */
 static int spot_host_child(const struct spot *p, const char *name, size_t len, struct spot *ret)
 {
@@ -61,15 +75,7 @@ static int spot_host_child(const struct spot *p, const char *name, size_t len, s
 	hostsrc_close(h);
 	if (r < 0)
 		return r;
-	ret->rec.mode = st.st_mode;
-	ret->rec.uid = ret->flags & REC_ORIGIN_PUBLIC ? 0 : st.st_uid;
-	ret->rec.gid = ret->flags & REC_ORIGIN_PUBLIC ? 0 : st.st_gid;
-	ret->rec.nlink = (uint32_t)st.st_nlink;
-	ret->rec.atime = st.st_atim;
-	ret->rec.mtime = st.st_mtim;
-	ret->rec.ctime = ret->rec.btime = st.st_ctim;
-	ret->rec.origin.dev = st.st_dev;
-	ret->rec.origin.ino = st.st_ino;
+	set_attributes(&ret->rec, &st, ret->flags & REC_ORIGIN_PUBLIC);
 	return 0;
 }
 
@@ -148,15 +154,7 @@ static int mount_spot(struct laying *l, const char *root, struct spot *ret)
 	if (stat(root, &st) < 0)
 		return ret_nerrno();
 	hostbase_set_times(&ret->rec, &l->now);
-	ret->rec.mode = st.st_mode;
-	ret->rec.uid = st.st_uid;
-	ret->rec.gid = st.st_gid;
-	ret->rec.nlink = (uint32_t)st.st_nlink;
-	ret->rec.atime = st.st_atim;
-	ret->rec.mtime = st.st_mtim;
-	ret->rec.ctime = ret->rec.btime = st.st_ctim;
-	ret->rec.origin.dev = st.st_dev;
-	ret->rec.origin.ino = st.st_ino;
+	set_attributes(&ret->rec, &st, false);
 	return hostbase_set_origin(&ret->rec, root, "", 0);
 }
 

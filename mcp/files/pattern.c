@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/brace.h"
 #include "base/cleanup.h"
 
 enum {
@@ -95,45 +96,26 @@ static bool match(const char *p, const char *s, bool start, unsigned *steps)
 	return !*s;
 }
 
-/* The "}" of the "{" at @p, or NULL. */
-static const char *brace_end(const char *p)
-{
-	int depth = 0;
-
-	for (; *p; p++) {
-		if (*p == '\\' && p[1])
-			p++;
-		else if (*p == '{')
-			depth++;
-		else if (*p == '}' && !--depth)
-			return p;
-	}
-	return NULL;
-}
-
 static bool expand(const char *pattern, const char *path, int depth, unsigned *steps)
 {
-	const char *open = strchr(pattern, '{'), *close = open ? brace_end(open) : NULL;
-	const char *part;
-	int level = 0;
+	const char *open = pattern, *close;
 
+	for (; *open && *open != '{'; open++)
+		open += *open == '\\' && open[1];
+	close = *open ? brace_end(open) : NULL;
 	if (!close || depth == BRACES_MAX || strlen(pattern) >= PATTERN_MAX)
 		return match(pattern, path, true, steps);
-	part = open + 1;
-	for (const char *q = part; q <= close; q++) {
+	for (const char *part = open + 1;; part++) {
+		const char *end = brace_alternative_end(part, close);
 		char one[PATTERN_MAX];
 
-		if (*q == '{')
-			level++;
-		if (*q == '}' && q < close)
-			level--;
-		if (q < close && (*q != ',' || level))
-			continue;
 		(void)snprintf(one, sizeof(one), "%.*s%.*s%s", (int)(open - pattern), pattern,
-			       (int)(q - part), part, close + 1);
+			       (int)(end - part), part, close + 1);
 		if (expand(one, path, depth + 1, steps))
 			return true;
-		part = q + 1;
+		if (end == close)
+			break;
+		part = end;
 	}
 	return false;
 }

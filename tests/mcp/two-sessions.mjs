@@ -5,16 +5,9 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
+import { connect } from './clients.mjs';
 
-let clients;
-try {
-  clients = await import('./clients.mjs');
-} catch (e) {
-  if (e.code !== 'ERR_MODULE_NOT_FOUND') throw e;
-  console.log('the SDK clients are not installed (npm ci in tests/mcp)');
-  process.exit(77);
-}
-const start = () => clients.connect('v1', ['--overlay-cwd'], { ...process.env });
+const start = () => connect('v1', ['--overlay-cwd'], { ...process.env });
 const rattan = (...args) => execFileSync(process.env.RATTAN, args, { encoding: 'utf8' });
 
 fs.mkdirSync('shared');

@@ -8,6 +8,7 @@
 
 #include "data_fixture.h"
 #include "fs/core/hostsrc.h"
+#include "tests/lib/fds.h"
 
 static void make_tree(struct fixture *f)
 {
@@ -244,24 +245,12 @@ static void *read_many(void *arg)
 	return NULL;
 }
 
-static int open_fds(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (d && readdir(d))
-		n++;
-	if (d)
-		(void)closedir(d);
-	return n;
-}
-
 static void test_many(struct fixture *f, struct hostsrc *h)
 {
 	struct many m[3];
 	pthread_t t[3];
 	char p[PATH_MAX];
-	int before = open_fds(), bad = 0;
+	int before = count_fds(), bad = 0;
 
 	fixture_path(f, "src/many", p);
 	if (mkdir(p, 0755) < 0)
@@ -283,7 +272,7 @@ static void test_many(struct fixture *f, struct hostsrc *h)
 		bad += m[i].bad;
 	}
 	eq_int(bad, 0, "each file reads as itself, from several threads");
-	ok(open_fds() - before <= 128, "%d descriptors are kept", open_fds() - before);
+	ok(count_fds() - before <= 128, "%d descriptors are kept", count_fds() - before);
 }
 
 static void count_one(void *arg, uint64_t dev, uint64_t ino)

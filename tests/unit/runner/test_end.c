@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "base/io.h"
+#include "tests/lib/fds.h"
 #include "tests/unit/runner/rig.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -286,18 +287,6 @@ static void test_many(void)
 		all += (intptr_t)bad;
 	}
 	eq_int(all, 0, "20 commands of 4 threads, each with its own output and code");
-}
-
-static int count_fds(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (d && readdir(d))
-		n++;
-	if (d)
-		(void)closedir(d);
-	return n;
 }
 
 int main(int argc, char **argv)
