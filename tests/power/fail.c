@@ -6,6 +6,7 @@
 #include <lmdb.h>
 #include <pthread.h>
 #include <search.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -45,12 +46,16 @@ const char *fail_where(void)
 
 static bool now(enum fail_what what, const char *name)
 {
-	if (!st.armed || st.what != what)
+	bool die = st.what == FAIL_DIE && what == FAIL_LMDB;
+
+	if (!st.armed || (st.what != what && !die))
 		return false;
 	if (st.after > 0) {
 		st.after--;
 		return false;
 	}
+	if (die)
+		(void)raise(SIGKILL);
 	if (st.hits > 0 && !st.all)
 		return false;
 	if (st.hits++ == 0)

@@ -10,6 +10,7 @@
 enum fail_what {
 	FAIL_MEMORY, /* malloc and what is made of it: NULL, ENOMEM */
 	FAIL_LMDB,   /* @err, an errno or one of LMDB's own */
+	FAIL_DIE,    /* before a call of LMDB: the process is killed */
 };
 
 /* From now on, in this thread: the first @after calls go well, the next one fails. @all: and all after

@@ -3,12 +3,14 @@
  * docs/store-format.md: it decodes, encodes to the same bytes, and has that check value. The table in the document
  * holds the same bytes.
  */
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "store/entry.h"
-#include "tests/lib/tap.h"
+#include "tests/unit/store/store_test.h"
 
 static const struct golden {
 	const char *db, *what;
@@ -294,6 +296,126 @@ static void each_byte_counts(const struct golden *g)
 		ok(0, "%s: %s: %u changes are not seen", g->db, g->what, missed);
 }
 
+/* ---- files beside the databases ---- */
+
+/* What each says of the chunk "hello". Its digest's bytes 16 to 23 choose the bit, 8 to 15 the counter. */
+static const struct golden_file {
+	const char *name, *what;
+	long size, at;
+	const char *bytes; /* hex; all others are zeros */
+} golden_files[] = {
+	{"gc-seen", "the chunk was put or named", 524288, 321611, "40"},
+	{"hold-*", "the chunk is held once", 131072, 100984, "01000000"},
+};
+
+static struct store_chunk hello(void)
+{
+	static char text[] = "hello";
+	struct store_chunk c = {.data = text, .len = 5};
+
+	if (digest_of(text, 5, &c.digest) < 0)
+		tap_fatal("digest");
+	return c;
+}
+
+static bool is_golden(const char *dir, const char *name, const struct golden_file *g)
+{
+	cleanup_buf struct buf b = {0};
+	struct bytes want = from_hex(g->bytes);
+	char path[400];
+	size_t others = 0;
+
+	(void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+	if (io_read_file(AT_FDCWD, path, 1 << 20, &b) < 0 || b.len != (size_t)g->size)
+		return false;
+	for (size_t i = 0; i < b.len; i++)
+		others += b.data[i] != 0 && (i < (size_t)g->at || i >= (size_t)g->at + want.n);
+	return others == 0 && !memcmp(b.data + g->at, want.b, want.n);
+}
+
+static bool find_hold(const char *dir, char name[static 300])
+{
+	DIR *d = opendir(dir);
+	const struct dirent *e;
+	bool yes = false;
+
+	while (d && !yes && (e = readdir(d))) {
+		yes = !strncmp(e->d_name, "hold-", 5);
+		(void)snprintf(name, 300, "%s", e->d_name);
+	}
+	if (d)
+		(void)closedir(d);
+	return yes;
+}
+
+struct beside {
+	struct store *s;
+	int fd; /* of what is written in the middle of a collection; -1: nothing is */
+	const struct golden_file *g;
+};
+
+static bool write_golden(void *arg, enum store_gc_phase phase, uint64_t done, uint64_t total)
+{
+	const struct beside *b = arg;
+	struct bytes want = from_hex(b->g->bytes);
+
+	(void)done;
+	(void)total;
+	if (phase == STORE_GC_MARK && b->fd >= 0 &&
+	    (ftruncate(b->fd, b->g->size) < 0 ||
+	     pwrite(b->fd, want.b, want.n, b->g->at) != (ssize_t)want.n))
+		tap_fatal("write of %s", b->g->name);
+	return true;
+}
+
+/* How many chunks a collection removes when somebody wrote the golden bytes. */
+static long long collected(struct beside *b)
+{
+	struct store_gc_opts o = {.go_on = write_golden, .arg = b};
+	struct store_gc_result res;
+	struct diag d = {0};
+
+	return store_gc(b->s, &o, &d, &res) < 0 ? -1 : (long long)res.chunks;
+}
+
+static void files_beside(void)
+{
+	const struct golden_file *seen = &golden_files[0], *hold = &golden_files[1];
+	struct store_chunk c = hello();
+	struct beside b = {.fd = -1, .g = seen};
+	char dir[64], path[400], name[300] = "";
+
+	make_dir(dir);
+	b.s = open_store(dir);
+	eq_int(collected(&b), 0, "the first collection");
+	ok(store_chunks_put(b.s, &c, 1) == 0 && is_golden(dir, "gc-seen", seen),
+	   "gc-seen: %s, as it is written", seen->what);
+	(void)snprintf(path, sizeof(path), "%s/gc-seen", dir);
+	b.fd = open(path, O_RDWR | O_CLOEXEC);
+	eq_int(collected(&b), 0, "and as it is read");
+	(void)close(b.fd);
+	b.fd = -1;
+	eq_int(collected(&b), 1, "without it the chunk goes");
+
+	ok(store_chunks_put_held(b.s, &c, 1) == 0 && find_hold(dir, name) &&
+		   is_golden(dir, name, hold),
+	   "%s: %s, as it is written", name, hold->what);
+	store_chunk_unhold(b.s, &c.digest);
+	b.g = hold;
+	(void)snprintf(path, sizeof(path), "%s/hold-of-another", dir);
+	b.fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (b.fd < 0 || flock(b.fd, LOCK_EX) < 0)
+		tap_fatal("%s", path);
+	eq_int(collected(&b), 0, "and as it is read");
+	if (unlink(path) < 0)
+		tap_fatal("%s", path);
+	(void)close(b.fd);
+	b.fd = -1;
+	eq_int(collected(&b), 1, "without it the chunk goes");
+	store_close(b.s);
+	rm_rf(dir);
+}
+
 /* ---- the document ---- */
 
 static void in_document(const char *path)
@@ -314,6 +436,17 @@ static void in_document(const char *path)
 		missing++;
 		printf("# %s\n", row);
 	}
+	for (size_t i = 0; i < ARRAY_SIZE(golden_files); i++) {
+		const struct golden_file *g = &golden_files[i];
+		char row[400];
+
+		(void)snprintf(row, sizeof(row), "| `%s` | %s | %ld | %ld | `%s` |", g->name,
+			       g->what, g->size, g->at, g->bytes);
+		if (strstr((const char *)doc.data, row))
+			continue;
+		missing++;
+		printf("# %s\n", row);
+	}
 	eq_int(missing, 0, "the document has the same bytes");
 }
 
@@ -328,6 +461,7 @@ int main(int argc, char **argv)
 	}
 	eq_int(wrong, 0, "whatever decodes is spelled as it is written");
 	meaning();
+	files_beside();
 	if (argc > 1)
 		in_document(argv[1]);
 	return tap_done();

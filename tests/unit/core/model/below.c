@@ -61,7 +61,15 @@ static bool host_path(struct model *m, store_ino ino, char out[static PATH_MAX])
 
 static uint64_t mix(uint64_t h, const void *p, size_t n)
 {
-	for (const uint8_t *b = p; n > 0; n--)
+	const uint8_t *b = p;
+	uint64_t word;
+
+	for (; n >= sizeof(word); n -= sizeof(word), b += sizeof(word)) {
+		memcpy(&word, b, sizeof(word));
+		h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+		h ^= h >> 32;
+	}
+	for (; n > 0; n--)
 		h = (h ^ *b++) * UINT64_C(0x100000001b3);
 	return h;
 }
