@@ -168,7 +168,16 @@ int cli_limits_parse(const struct cli_list *words, struct cli_limits *ret,
 
 /* ---- which tree a command sees (view.c): the options that run and serve share ---- */
 
+struct cli_net_opts {
+	struct cli_list allow, deny;
+	bool local;
+};
+/* The settings' rules and those of the command line, into @ret, which is zero and released by the caller. */
+int cli_net_rules(const struct cli_net_opts *o, const struct cli_config *c, struct diag *diag,
+		  struct net_rules *ret) MUST_USE;
+
 struct cli_view_opts {
+	struct cli_net_opts net;
 	const char *env, *base;
 	struct cli_list binds, binds_ro, overlays, writable, limits;
 	bool bind_cwd, overlay_cwd, no_exec;
@@ -176,39 +185,53 @@ struct cli_view_opts {
 void cli_view_opts_release(struct cli_view_opts *o);
 
 /* Rows of a command's table of options, into the struct cli_view_opts @o. */
-#define CLI_VIEW_OPTS(o)                                                                             \
-	{"env",                                                                                      \
-	 'e',                                                                                        \
-	 CLI_TEXT,                                                                                   \
-	 &(o).env,                                                                                   \
-	 "NAME",                                                                                     \
-	 "environment; default: this directory's with --overlay-cwd or --bind-cwd, else 'default'"}, \
-		{"base",    0,      CLI_TEXT,                                                        \
-		 &(o).base, "NAME", "what a new environment starts from; default: host"},            \
-		{"overlay-cwd",    0,    CLI_FLAG,                                                   \
-		 &(o).overlay_cwd, NULL, "this directory at /workspace, copy-on-write"},             \
-		{"bind-cwd",    0,    CLI_FLAG,                                                      \
-		 &(o).bind_cwd, NULL, "this directory at /workspace, written through"},              \
-		{"overlay",    0,                                                                    \
-		 CLI_LIST,     &(o).overlays,                                                        \
-		 "HOST=MOUNT", "another directory, copy-on-write"},                                  \
-		{"bind",                                                                             \
-		 0,                                                                                  \
-		 CLI_LIST,                                                                           \
-		 &(o).binds,                                                                         \
-		 "HOST=MOUNT[:ro|rw]",                                                               \
-		 "another directory, written through"},                                              \
-		{"bind-ro",    0,                                                                    \
-		 CLI_LIST,     &(o).binds_ro,                                                        \
-		 "HOST=MOUNT", "another directory, read-only"},                                      \
-		{"writable-root", 0,      CLI_LIST,                                                  \
-		 &(o).writable,   "PATH", "open more of the view for writing; / is all"},            \
-		{"limit",      0,                                                                    \
-		 CLI_LIST,     &(o).limits,                                                          \
-		 "NAME=VALUE", "cpu, memory, processes, files, file-size, output or disk, at most"}, \
-	{                                                                                            \
-		"no-exec-workspace", 0, CLI_FLAG, &(o).no_exec, NULL,                                \
-			"nothing in writable places can be executed"                                 \
+#define CLI_VIEW_OPTS(o)                                                                                  \
+	{"env",                                                                                           \
+	 'e',                                                                                             \
+	 CLI_TEXT,                                                                                        \
+	 &(o).env,                                                                                        \
+	 "NAME",                                                                                          \
+	 "environment; default: this directory's with --overlay-cwd or --bind-cwd, else 'default'"},      \
+		{"base",    0,      CLI_TEXT,                                                             \
+		 &(o).base, "NAME", "what a new environment starts from; default: host"},                 \
+		{"overlay-cwd",    0,    CLI_FLAG,                                                        \
+		 &(o).overlay_cwd, NULL, "this directory at /workspace, copy-on-write"},                  \
+		{"bind-cwd",    0,    CLI_FLAG,                                                           \
+		 &(o).bind_cwd, NULL, "this directory at /workspace, written through"},                   \
+		{"overlay",    0,                                                                         \
+		 CLI_LIST,     &(o).overlays,                                                             \
+		 "HOST=MOUNT", "another directory, copy-on-write"},                                       \
+		{"bind",                                                                                  \
+		 0,                                                                                       \
+		 CLI_LIST,                                                                                \
+		 &(o).binds,                                                                              \
+		 "HOST=MOUNT[:ro|rw]",                                                                    \
+		 "another directory, written through"},                                                   \
+		{"bind-ro",    0,                                                                         \
+		 CLI_LIST,     &(o).binds_ro,                                                             \
+		 "HOST=MOUNT", "another directory, read-only"},                                           \
+		{"writable-root", 0,      CLI_LIST,                                                       \
+		 &(o).writable,   "PATH", "open more of the view for writing; / is all"},                 \
+		{"limit",      0,                                                                         \
+		 CLI_LIST,     &(o).limits,                                                               \
+		 "NAME=VALUE", "cpu, memory, processes, files, file-size, output or disk, at most"},      \
+		{"allow-domain",                                                                          \
+		 0,                                                                                       \
+		 CLI_LIST,                                                                                \
+		 &(o).net.allow,                                                                          \
+		 "DOMAIN",                                                                                \
+		 "a network with rules: example.com, *.example.com (below it) or **.example.com (both)"}, \
+		{"deny-domain", 0,        CLI_LIST,                                                       \
+		 &(o).net.deny, "DOMAIN", "refused, whatever is allowed"},                                \
+		{"allow-local-binding",                                                                   \
+		 0,                                                                                       \
+		 CLI_FLAG,                                                                                \
+		 &(o).net.local,                                                                          \
+		 NULL,                                                                                    \
+		 "this machine's loopback, too, where a domain allows it"},                               \
+	{                                                                                                 \
+		"no-exec-workspace", 0, CLI_FLAG, &(o).no_exec, NULL,                                     \
+			"nothing in writable places can be executed"                                      \
 	}
 
 struct cli_view {
@@ -219,6 +242,8 @@ struct cli_view {
 	char name[CLI_ENV_MAX]; /* of the current directory's environment, or "" */
 	const char *env;        /* the options' or @name; NULL: the default */
 	struct cli_limits limits;
+	struct net_rules net; /* the command line's and the settings' */
+	bool net_on;          /* it opens a network: a domain was allowed on the command line */
 };
 void cli_view_release(struct cli_view *v);
 #define cleanup_view __attribute__((cleanup(cli_view_release)))

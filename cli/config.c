@@ -28,6 +28,7 @@ void cli_config_release(struct cli_config *c)
 {
 	list_free(c->bind_roots);
 	list_free(c->runtime);
+	net_rules_release(&c->net);
 	*c = (struct cli_config){0};
 }
 
@@ -76,9 +77,36 @@ static int take_paths(const struct field *f, const char *name, char ***ret)
 	return 0;
 }
 
+static int take_domains(const struct field *f, const char *name,
+			int (*add)(struct net_rules *r, const char *pattern, struct diag *diag),
+			struct net_rules *net)
+{
+	struct field list, item;
+	unsigned n = 0;
+	int r = field_array(f, name, &list);
+
+	for (const cJSON *o = r > 0 ? list.o->child : NULL; r >= 0 && o; o = o->next) {
+		struct diag d = {0};
+
+		field_item(&list, n++, o, &item);
+		if (!cJSON_IsString(o))
+			return field_fail(&item, "must be a text");
+		r = add(net, o->valuestring, &d);
+		if (r == -EINVAL)
+			return field_fail(&item, "%s", d.text);
+	}
+	return r;
+}
+
 static int read_keys(const struct field *f, struct cli_config *c)
 {
-	static const char *const keys[] = {"bind_roots", "runtime", "landlock_only", NULL};
+	static const char *const keys[] = {"bind_roots",
+					   "runtime",
+					   "landlock_only",
+					   "allowed_domains",
+					   "denied_domains",
+					   "allow_local_binding",
+					   NULL};
 	int r = field_check(f, keys);
 
 	if (r == 0)
@@ -87,6 +115,12 @@ static int read_keys(const struct field *f, struct cli_config *c)
 		r = take_paths(f, "runtime", &c->runtime);
 	if (r >= 0)
 		r = field_bool(f, "landlock_only", &c->landlock_only);
+	if (r >= 0)
+		r = take_domains(f, "allowed_domains", net_allow, &c->net);
+	if (r >= 0)
+		r = take_domains(f, "denied_domains", net_deny, &c->net);
+	if (r >= 0)
+		r = field_bool(f, "allow_local_binding", &c->net.local);
 	return r < 0 ? r : 0;
 }
 

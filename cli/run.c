@@ -224,6 +224,46 @@ static void say_denials(struct client_run *cr)
 	client_denials_release(&d);
 }
 
+static void say_asked(const struct run_asked *a)
+{
+	cleanup_buf struct buf remedy = {0};
+
+	if (net_verdict_remedy(a->verdict, a->host, &remedy) < 0)
+		return;
+	fprintf(stderr, "rattan: %s: connect ",
+		net_verdict_refused(a->verdict) ? "refused" : "not reached");
+	if (a->host[0]) {
+		cli_put(stderr, a->host);
+		fprintf(stderr, ":%u ", a->port);
+	}
+	fprintf(stderr, "(%s%s%s)\n", net_verdict_text(a->verdict), remedy.len ? "; " : "",
+		remedy.len ? (const char *)remedy.data : "");
+}
+
+/* What the network was asked for: what was refused when the command failed, and with @all everything. */
+static void say_network(struct run *run, bool failed, bool all)
+{
+	struct run_asked *v = NULL;
+	size_t n, shown = 0;
+	uint64_t total;
+
+	if (run_asked(run, &v, &n, &total) < 0)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		if (v[i].verdict == NET_OK) {
+			if (all)
+				fprintf(stderr, "rattan: network: %s:%u, %llu times\n", v[i].host,
+					v[i].port, (unsigned long long)v[i].count);
+		} else if (all || (failed && shown++ < DENIALS_SHOWN)) {
+			say_asked(&v[i]);
+		}
+	}
+	if (!all && shown > DENIALS_SHOWN)
+		fprintf(stderr, "rattan: and %zu more on the network; -v shows all\n",
+			shown - DENIALS_SHOWN);
+	free(v);
+}
+
 static int run_it(const struct run_args *a, const struct run_plan *p, struct client *c,
 		  int *ret_code)
 {
@@ -245,6 +285,7 @@ static int run_it(const struct run_args *a, const struct run_plan *p, struct cli
 	spec.timeout_ms = (uint64_t)(p->timeout_s * 1000);
 	spec.no_exec_workspace = a->view.no_exec;
 	spec.limits = p->view.limits.run;
+	spec.net_rules = p->view.net_on ? &p->view.net : NULL;
 	spec.stdin_fd = STDIN_FILENO;
 	spec.passthrough = true;
 	*ret_code = run_profile_spec(a, p, &spec);
@@ -265,6 +306,8 @@ static int run_it(const struct run_args *a, const struct run_plan *p, struct cli
 	r = wait_for(client_run_of(cr), &set, &res, &sig);
 	if (r >= 0 && res.code != 0)
 		say_denials(cr);
+	if (r >= 0)
+		say_network(client_run_of(cr), res.code != 0, a->verbose);
 	client_run_free(cr);
 	(void)sigprocmask(SIG_SETMASK, &old, NULL);
 	if (a->verbose && *res.enforced)
@@ -455,7 +498,7 @@ const struct cli_command cmd_run = {
 	.details =
 		"The command sees a copy-on-write file system; what it changes stays in the environment\n"
 		"until it is committed or reset, and never touches the host (but through --bind, which\n"
-		"lasts as long as this command). There is no network.\n\n"
+		"lasts as long as this command). There is no network, unless --allow-domain opens one.\n\n"
 		"Without -e the environment is 'default'; with --overlay-cwd or --bind-cwd it is one named\n"
 		"after this directory, and the other commands find that from here and from below.\n\n"
 		"Exit code: the command's; 128+N for signal N; 126 and 127 as a shell's; 125 when the\n"

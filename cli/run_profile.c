@@ -32,7 +32,8 @@ int run_profile_spec(const struct run_args *a, const struct run_plan *p, struct 
 	if (!pr)
 		return -1;
 	spec->cwd = a->cwd ? a->cwd : pr->cwd;
-	spec->network = pr->network;
+	spec->network = pr->network && !pr->net;
+	spec->net_rules = pr->net;
 	spec->require_landlock = pr->landlock_only;
 	if (pr->family != PROFILE_MANAGED)
 		return -1;
@@ -58,12 +59,12 @@ static int check_profiled(const struct run_args *a, const struct profile *p)
 	/* What cannot be held there is not silently left out. */
 	if (p->family == PROFILE_ROLE &&
 	    (a->text || a->shell || a->cwd || a->timeout || a->promises || a->rm || v->env ||
-	     v->no_exec || v->limits.n))
+	     v->no_exec || v->limits.n || v->net.allow.n || v->net.deny.n || v->net.local))
 		return cli_fail(CLI_USAGE,
-				"run: a role's session has no environment, no limits and no "
-				"filter of calls: --env, --rm, --limit, --timeout, "
-				"--promises, --no-exec-workspace, --cwd, --shell and -c do "
-				"not go with it");
+				"run: a role's session has no environment, no limits, no filter of "
+				"calls, and the host's network: --env, --rm, --limit, --timeout, "
+				"--promises, --no-exec-workspace, --cwd, --shell, -c, "
+				"--allow-domain and its like do not go with it");
 	return -1;
 }
 
@@ -122,6 +123,7 @@ int run_profiled(const struct run_args *a, struct run_plan *plan)
 {
 	cleanup_local struct cli_local local = {0};
 	cleanup_profile struct profile *p = NULL;
+	cleanup_net_rules struct net_rules net = {0};
 	struct cli_config config = {0};
 	struct diag d = {0};
 	int r = cli_limits_parse(&a->view.limits, &plan->view.limits, &d);
@@ -129,7 +131,10 @@ int run_profiled(const struct run_args *a, struct run_plan *plan)
 	if (r == 0)
 		r = cli_config_load(&d, &config);
 	if (r == 0)
+		r = cli_net_rules(&a->view.net, &config, &d, &net);
+	if (r == 0)
 		r = cli_local_init(&config, &d, &local);
+	local.l.net = &net;
 	if (r == 0)
 		r = cli_profile_read(a->profile, &local.l, &d, &p);
 	cli_config_release(&config);
@@ -138,6 +143,9 @@ int run_profiled(const struct run_args *a, struct run_plan *plan)
 	r = check_profiled(a, p);
 	if (r >= 0)
 		return r;
+	if (!p->network && !p->role && a->view.net.allow.n)
+		fprintf(stderr,
+			"rattan: the profile has no network, and --allow-domain gives it none\n");
 	if (a->explain)
 		return cli_profile_explain(p, &a->set, a->cmd, a->ncmd);
 	if (p->family == PROFILE_ROLE)

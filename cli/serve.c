@@ -101,6 +101,7 @@ static int serve_profiled(const struct args *a, struct mcp_serve_opts *o)
 	cleanup_managed struct cli_managed m = {0};
 	cleanup_local struct cli_local local = {0};
 	cleanup_profile struct profile *p = NULL;
+	cleanup_net_rules struct net_rules net = {0};
 	struct cli_config config = {0};
 	struct cli_limits limits = {0};
 	struct diag diag = {0};
@@ -112,7 +113,10 @@ static int serve_profiled(const struct args *a, struct mcp_serve_opts *o)
 	if (r == 0)
 		r = cli_config_load(&diag, &config);
 	if (r == 0)
+		r = cli_net_rules(&a->view.net, &config, &diag, &net);
+	if (r == 0)
 		r = cli_local_init(&config, &diag, &local);
+	local.l.net = &net;
 	if (r == 0)
 		r = cli_managed_tree(local.cwd, a->view.env, &diag, &m);
 	if (r < 0) {
@@ -159,6 +163,7 @@ static int serve(const struct args *a)
 					     v.binds.v[i].mount, v.binds.v[i].rw};
 	o.env = v.env;
 	o.limits = v.limits.run;
+	o.net_rules = v.net_on ? &v.net : NULL;
 	o.disk_max = v.limits.disk;
 	o.overlays = v.ov;
 	o.noverlays = v.overlays.n;

@@ -10,6 +10,7 @@ void cli_view_release(struct cli_view *v)
 	cli_dirs_release(&v->overlays);
 	free(v->ov);
 	free(v->writable);
+	net_rules_release(&v->net);
 	cli_config_release(&v->config);
 	*v = (struct cli_view){0};
 }
@@ -21,6 +22,8 @@ void cli_view_opts_release(struct cli_view_opts *o)
 	cli_list_release(&o->overlays);
 	cli_list_release(&o->writable);
 	cli_list_release(&o->limits);
+	cli_list_release(&o->net.allow);
+	cli_list_release(&o->net.deny);
 }
 
 static int add_dirs(struct cli_dirs *d, enum cli_dir_kind kind, const struct cli_list *l,
@@ -60,6 +63,9 @@ int cli_view(const struct cli_view_opts *o, struct cli_view *v, struct diag *dia
 				"--bind-cwd and --overlay-cwd exclude each other: the "
 				"directory is written through to, or it is not");
 	r = cli_config_load(diag, &v->config);
+	if (r == 0)
+		r = cli_net_rules(&o->net, &v->config, diag, &v->net);
+	v->net_on = o->net.allow.n > 0;
 	if (r == 0)
 		r = collect(o, v, diag);
 	if (r < 0)

@@ -16,7 +16,8 @@ static const char *const legacy_names[] = {
 
 static const char instructions[] =
 	"rattan is a sandbox with a whole copy-on-write file system. Nothing done in it touches the "
-	"host. The workspace is /workspace; /tmp, /var/tmp and /home/user are writable too. No network. "
+	"host. The workspace is /workspace; /tmp, /var/tmp and /home/user are writable too. No network, unless env_status says which "
+	"hosts can be reached. "
 	"Run commands with shell_run (a real shell; long ones become jobs: shell_job_wait, "
 	"shell_job_output). Read and change files with the file tools. env_diff shows what has changed, "
 	"env_commit keeps a state, env_rollback goes back to any: trying something risky costs nothing. "

@@ -26,6 +26,9 @@ struct job {
 	pthread_mutex_t run_lock; /* held while the run is used, so that its end waits */
 	struct client_run *cr;    /* run_lock; NULL once it has ended */
 	uint64_t token, denied;   /* constant once started */
+	struct run_asked *asked;  /* run_lock; of one that has ended */
+	size_t nasked;
+	uint64_t asked_total;
 
 	/* jobs.lock */
 	unsigned refs;
@@ -71,6 +74,7 @@ static void job_free(struct job *j)
 		if (j->spill_fd[i] >= 0)
 			(void)close(j->spill_fd[i]);
 	(void)pthread_mutex_destroy(&j->run_lock);
+	free(j->asked);
 	free(j->command);
 	free(j->env);
 	free(j);
@@ -282,6 +286,8 @@ static void finish(struct job *j, const struct run_result *res)
 	/* Frees the lease: a rollback need not wait until somebody asks for the result. */
 	(void)pthread_mutex_lock(&j->run_lock);
 	cr = steal_ptr(&j->cr);
+	/* Without memory it is not known what was asked; the command's own result is. */
+	(void)!run_asked(client_run_of(cr), &j->asked, &j->nasked, &j->asked_total);
 	client_run_free(cr);
 	(void)pthread_mutex_unlock(&j->run_lock);
 	(void)pthread_mutex_lock(&js->lock);
@@ -449,6 +455,24 @@ uint64_t job_token(const struct job *j)
 uint64_t job_denied(const struct job *j)
 {
 	return j->denied;
+}
+
+int job_asked(struct job *j, struct run_asked **ret, size_t *ret_n, uint64_t *ret_total)
+{
+	int r = 0;
+
+	(void)pthread_mutex_lock(&j->run_lock);
+	if (j->cr) {
+		r = run_asked(client_run_of(j->cr), ret, ret_n, ret_total);
+	} else {
+		*ret = j->nasked ? malloc(j->nasked * sizeof(**ret)) : NULL;
+		*ret_n = *ret ? j->nasked : 0;
+		*ret_total = j->asked_total;
+		if (*ret)
+			memcpy(*ret, j->asked, j->nasked * sizeof(**ret));
+	}
+	(void)pthread_mutex_unlock(&j->run_lock);
+	return r;
 }
 
 uint64_t job_size(struct job *j, int stream)

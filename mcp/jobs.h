@@ -82,6 +82,8 @@ ssize_t job_read(struct job *j, int stream, uint64_t off, void *p, size_t n) MUS
 /* For session_changes: what changed since it was started. */
 uint64_t job_token(const struct job *j);
 uint64_t job_denied(const struct job *j); /* for client_denials */
+/* As run_asked, also when it has ended. */
+int job_asked(struct job *j, struct run_asked **ret, size_t *ret_n, uint64_t *ret_total) MUST_USE;
 uint64_t job_size(struct job *j, int stream);
 /* -EPIPE: the command has closed its input, or never had one. */
 int job_input(struct job *j, const void *p, size_t n) MUST_USE;

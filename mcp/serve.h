@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "fs/ctl/ctl_client.h"
+#include "net/rules.h"
 #include "runner/runner.h"
 
 struct mcp_bind {
@@ -47,6 +48,8 @@ struct mcp_serve_opts {
 	bool keep;                     /* leave uncommitted changes at the end */
 	bool no_checkpoints;
 	bool no_exec_workspace;
+	/* Of each command, where no profile says otherwise: a network of its own with these rules. NULL: none. */
+	const struct net_rules *net_rules;
 	struct run_limits limits; /* of each command; 0: the default */
 	uint64_t disk_max;        /* of the environment, see ctl_env_opts; 0: as it is */
 	const char *tool_prefix;  /* NULL: "rattan_" */

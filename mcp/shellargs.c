@@ -217,6 +217,7 @@ void shell_req_spec(const struct shell_req *req, const struct mcp_serve_opts *o,
 		spec->timeout_ms = 1;
 	spec->no_exec_workspace = o->no_exec_workspace;
 	spec->limits = o->limits;
+	spec->net_rules = o->net_rules;
 	spec->stderr_mode = req->separate ? RUN_STDERR_SEPARATE : RUN_STDERR_MERGED;
 	spec->keep_input = req->interactive;
 	if (req->input) {

@@ -30,6 +30,14 @@ int changes_add(void *arg, const char *path, char what)
 	return r ? r : buf_put(&c->paths, path, strlen(path) + 1);
 }
 
+void changes_release(struct changes *c)
+{
+	buf_release(&c->paths);
+	client_denials_release(&c->denied);
+	free(c->asked);
+	*c = (struct changes){0};
+}
+
 int sh_size(struct buf *out, uint64_t n)
 {
 	if (n < 1024)

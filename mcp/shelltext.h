@@ -25,7 +25,11 @@ struct changes {
 	unsigned kept, total;
 	bool known; /* false: could not be told */
 	struct client_denials denied;
+	struct run_asked *asked; /* of a network with rules */
+	size_t nasked;
+	uint64_t asked_total;
 };
+void changes_release(struct changes *c);
 int changes_add(void *arg, const char *path, char what);
 
 /* Output for reading: escape sequences are gone, carriage returns have overwritten their line, bytes

@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "mcp/session.h"
+#include "profile/profile.h"
 
 #define ENV_ARG \
 	"\"environment\":{\"type\":\"string\",\"description\":\"Environment; default: the server's\"}"
@@ -70,8 +71,31 @@ static const char *short_id(const char *id, char room[static 16])
 
 /* ---- status ---- */
 
-static int put_status(struct buf *b, const struct ctl_status *st, const char *label_sep)
+/* Of commands in this environment: without a profile the same for each, else the profile's to say. */
+static int put_network(struct buf *b, const struct mcp_serve_opts *o)
 {
+	cleanup_buf struct buf allow = {0}, deny = {0};
+	const struct net_rules *rules = o->profile ? o->profile->net : o->net_rules;
+	int r;
+
+	if (o->sandbox == MCP_SANDBOX_INHERIT)
+		return buf_puts(b, "network: as each call's profile says\n");
+	if (!rules)
+		return buf_printf(b, "network: %s\n",
+				  o->profile && o->profile->network ? "the host's" : "none");
+	r = net_list_text(&rules->allow, &allow);
+	if (!r)
+		r = net_list_text(&rules->deny, &deny);
+	return r ? r
+		 : buf_printf(b, "network: by a proxy alone; allowed: %s%s%s%s\n",
+			      allow.len ? (const char *)allow.data : "nothing",
+			      deny.len ? "; denied: " : "", deny.len ? (const char *)deny.data : "",
+			      rules->local ? "; the host's loopback, too" : "");
+}
+
+static int put_status(struct buf *b, const struct ctl_status *st, const struct mcp_serve_opts *opts)
+{
+	const char *label_sep = st->head_label[0] ? " " : "";
 	char id[16];
 	int r;
 
@@ -85,7 +109,9 @@ static int put_status(struct buf *b, const struct ctl_status *st, const char *la
 			       " deleted, %" PRIu64 " renamed\n",
 			       st->added, st->modified, st->deleted, st->renamed);
 	if (!r)
-		r = buf_printf(b, "running commands: %u\nnetwork: none\n", st->leases);
+		r = buf_printf(b, "running commands: %u\n", st->leases);
+	if (!r)
+		r = put_network(b, opts);
 	for (size_t i = 0; !r && i < st->nbinds; i++)
 		r = buf_printf(b, "bound: %s = %s (%s)\n", st->binds[i].mount, st->binds[i].host,
 			       st->binds[i].rw ? "read-write: changes go to the host"
@@ -132,7 +158,7 @@ static int run_status(struct tool_call *call, const cJSON *args, struct tool_res
 		return 0;
 	r = ctl_status(e.ctl, &e.diag, &st);
 	if (!r) {
-		r = put_status(&out->text, &st, st.head_label[0] ? " " : "");
+		r = put_status(&out->text, &st, session_opts(tool_session(call)));
 		out->meta = status_json(&st);
 		ctl_status_release(&st);
 	}

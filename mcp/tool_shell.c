@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "mcp/denials.h"
 #include "mcp/files/text.h"
 #include "mcp/jobs.h"
 #include "mcp/json.h"
@@ -22,51 +23,12 @@
 
 /* ---- what changed ---- */
 
-static void look_at_changes(struct client *c, const struct job *j, struct changes *ch)
+static void look_at_changes(struct client *c, struct job *j, struct changes *ch)
 {
 	ch->known = !session_changes(c, job_token(j), changes_add, ch);
 	/* Of an earlier mount nothing is known. */
 	(void)!client_denials(c, job_denied(j), DENIALS_KEPT, &ch->denied);
-}
-
-/* Why something failed that the command itself can only call "permission denied". */
-static int put_denials(struct buf *out, const struct job_info *in, const struct changes *ch)
-{
-	const struct client_denials *d = &ch->denied;
-	size_t n = d->n < DENIALS_SHOWN ? d->n : DENIALS_SHOWN;
-	int r = 0;
-
-	if (in->ended && in->result.code == 0)
-		return 0;
-	for (size_t i = 0; !r && i < n; i++) {
-		r = buf_printf(out, "[refused by the sandbox's policy: %s ", d->v[i].op);
-		if (!r)
-			r = text_put_name(out, d->v[i].path, strlen(d->v[i].path));
-		if (!r)
-			r = buf_printf(out, " (%s)]\n", d->v[i].why);
-	}
-	if (!r && d->n > n)
-		r = buf_printf(out, "[and %zu%s more]\n", d->n - n,
-			       d->n == DENIALS_KEPT ? " or" : "");
-	return r;
-}
-
-static cJSON *denials_json(const struct client_denials *d)
-{
-	cJSON *a = cJSON_CreateArray();
-
-	for (size_t i = 0; a && i < d->n; i++) {
-		cJSON *o = cJSON_CreateObject();
-
-		if (!o || !cJSON_AddStringToObject(o, "path", d->v[i].path) ||
-		    !cJSON_AddStringToObject(o, "operation", d->v[i].op) ||
-		    !cJSON_AddStringToObject(o, "rule", d->v[i].why) ||
-		    !cJSON_AddItemToArray(a, o)) {
-			cJSON_Delete(o);
-			break;
-		}
-	}
-	return a;
+	(void)!job_asked(j, &ch->asked, &ch->nasked, &ch->asked_total);
 }
 
 static int put_changes(struct buf *out, const struct changes *ch)
@@ -138,10 +100,7 @@ static void put_facts(cJSON *o, const struct job_info *in, const struct changes 
 		(void)cJSON_AddNumberToObject(o, "changed_total", ch->total);
 		(void)cJSON_AddItemToObject(o, "changed", changes_json(ch));
 	}
-	if (ch->denied.total) {
-		(void)cJSON_AddNumberToObject(o, "denials_total", (double)ch->denied.total);
-		(void)cJSON_AddItemToObject(o, "denials", denials_json(&ch->denied));
-	}
+	denials_facts(o, ch);
 }
 
 static int add_stream(cJSON *o, const char *name, struct job *j, int stream, size_t max,
@@ -239,7 +198,7 @@ int shell_answer(struct job *j, const struct changes *ch, size_t max, struct too
 	if (!r)
 		r = put_notes(&in, &out->text);
 	if (!r)
-		r = put_denials(&out->text, &in, ch);
+		r = denials_put(&out->text, &in, ch);
 	if (!r)
 		r = put_changes(&out->text, ch);
 	/* A failing command is information; only what did not run, or was cut short, is an error. */
@@ -355,7 +314,8 @@ static int spec_under(const struct seat *seat, struct shell_req *req, struct run
 		return r == -ENOMEM ? r : -EINVAL;
 	spec->cwd = req->cwd;
 	spec->env = *ret_vars;
-	spec->network = p->network;
+	spec->network = p->network && !p->net;
+	spec->net_rules = p->net;
 	spec->require_landlock = p->landlock_only;
 	if (getuid()) {
 		spec->uid = getuid();
@@ -424,8 +384,7 @@ static int run_shell(struct tool_call *call, const cJSON *args, struct tool_resu
 			   : shell_answer(j, &ch, req.max_output, out);
 	if (!r && !req.structured)
 		r = seat_note(&seat, &out->text);
-	buf_release(&ch.paths);
-	client_denials_release(&ch.denied);
+	changes_release(&ch);
 	return r;
 }
 

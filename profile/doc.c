@@ -235,6 +235,7 @@ int doc_parse_profile(const struct field *f, struct doc *ret)
 	ret->kind = types[type];
 	ret->network = network == 1;
 	ret->unrestricted = type != 0;
+	ret->no_sandbox = type != 0;
 	ret->has_profile = true;
 	return type == 0 ? parse_file_system(ret, f) : 0;
 }
@@ -303,6 +304,7 @@ int doc_parse_policy(const struct field *f, struct doc *ret)
 	ret->kind = types[type];
 	ret->has_profile = true;
 	ret->unrestricted = type <= 1;
+	ret->no_sandbox = type <= 1;
 	if (type == 0)
 		ret->network = true;
 	if (type == 1) {

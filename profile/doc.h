@@ -27,6 +27,7 @@ struct doc_entry {
 
 struct doc {
 	bool unrestricted, network, landlock;
+	bool no_sandbox; /* asks for none, or says that somebody else confines */
 	bool has_profile;
 	struct doc_entry *entries;
 	size_t n;

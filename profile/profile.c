@@ -21,6 +21,9 @@ void profile_free(struct profile *p)
 	for (size_t i = 0; i < p->nnotes; i++)
 		free(p->notes[i]);
 	free(p->notes);
+	if (p->net)
+		net_rules_release(p->net);
+	free(p->net);
 	role_free(p->role);
 	free(p);
 }
@@ -52,6 +55,28 @@ static int check_rules(const struct profile *p, struct diag *diag)
 	return r;
 }
 
+/* Rules on a network narrow one that the document gives, and are idle without. Where they count they hold, or
+ * nothing runs (C12). */
+static int set_net(const struct doc *d, const struct profile_local *l, struct diag *diag,
+		   struct profile *p)
+{
+	if (!p->network || !l->net || !net_rules_any(l->net))
+		return 0;
+	if (d->no_sandbox)
+		return diag_set(
+			diag, -EINVAL,
+			"network: there are rules on domains (--allow-domain, --deny-domain or the "
+			"settings), and the profile (%s) asks for no sandbox in which they could "
+			"hold",
+			d->kind);
+	if (p->landlock_only)
+		return diag_set(
+			diag, -EINVAL,
+			"network: there are rules on domains, which Landlock alone cannot hold");
+	p->net = calloc(1, sizeof(*p->net));
+	return p->net ? net_rules_join(p->net, l->net) : -ENOMEM;
+}
+
 static int from_doc(enum profile_family family, const struct doc *d, const char *name,
 		    const struct profile_local *l, struct diag *diag, struct profile **ret)
 {
@@ -62,6 +87,8 @@ static int from_doc(enum profile_family family, const struct doc *d, const char 
 		r = (family == PROFILE_AGENT ? resolve_agent : resolve_managed)(d, l, diag, p);
 	if (r == 0)
 		r = check_rules(p, diag);
+	if (r == 0)
+		r = set_net(d, l, diag, p);
 	if (r == 0)
 		*ret = steal_ptr(&p);
 	return r;
@@ -118,7 +145,8 @@ int profile_from_mode(enum profile_mode mode, const struct profile_local *l, str
 	const struct field f = {.where = "mode", .diag = diag};
 	int r = 0;
 
-	d.unrestricted = d.network = mode == PROFILE_MODE_FULL_ACCESS;
+	d.unrestricted = d.network = d.no_sandbox = mode == PROFILE_MODE_FULL_ACCESS;
+	d.kind = modes[mode].name;
 	for (size_t i = 0; r == 0 && i < modes[mode].n; i++)
 		r = doc_add(&d, &f, entries[i].what, entries[i].access, NULL);
 	return r < 0 ? r : from_doc(PROFILE_MANAGED, &d, modes[mode].name, l, diag, ret);
@@ -272,9 +300,14 @@ static bool same_text(const char *a, const char *b)
 	return a && b ? !strcmp(a, b) : a == b;
 }
 
+static bool same_net(const struct net_rules *a, const struct net_rules *b)
+{
+	return a && b ? net_rules_same(a, b) : a == b;
+}
+
 bool profile_same(const struct profile *a, const struct profile *b)
 {
-	return a->family == b->family && a->network == b->network &&
+	return a->family == b->family && a->network == b->network && same_net(a->net, b->net) &&
 	       a->landlock_only == b->landlock_only && same_text(a->cwd, b->cwd) &&
 	       same_text(a->tmp, b->tmp) && same_text(a->home, b->home) &&
 	       policy_rules_same(&a->rules, &b->rules);
@@ -288,9 +321,35 @@ static int put_rule(struct buf *b, const struct policy_rule *x)
 			  x->reason ? x->reason : "");
 }
 
+static int put_list(struct buf *b, const char *word, const struct net_list *l)
+{
+	int r = 0;
+
+	for (size_t i = 0; !r && i < l->n; i++)
+		r = buf_printf(b, "%-5s domain %s  # of the local rules\n", word, l->v[i]);
+	return r;
+}
+
+static int put_network(struct buf *b, const struct profile *p)
+{
+	int r;
+
+	if (!p->net)
+		return buf_printf(b, "network %s\n", p->network ? "the host's" : "none");
+	r = buf_puts(b, "network its own, and out of it the domains that are allowed\n");
+	if (!r)
+		r = put_list(b, "deny", &p->net->deny);
+	if (!r)
+		r = put_list(b, "allow", &p->net->allow);
+	if (!r)
+		r = buf_printf(b, "deny  addresses that are not public%s\n",
+			       p->net->local ? ", but for loopback" : "");
+	return r;
+}
+
 static int put_settings(struct buf *b, const struct profile *p)
 {
-	int r = buf_printf(b, "network %s\n", p->network ? "the host's" : "none");
+	int r = put_network(b, p);
 
 	if (!r && p->cwd)
 		r = buf_printf(b, "cwd   %s\n", p->cwd);

@@ -16,6 +16,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "net/rules.h"
 #include "policy/rules.h"
 
 struct role;
@@ -36,6 +37,8 @@ struct profile {
 	struct policy_rules rules;
 	bool full_read, full_write;
 	bool network;
+	struct net_rules *
+		net; /* what of it: the local rules; NULL: there are none, or there is no network */
 	bool landlock_only; /* the path rules are ones that Landlock alone can hold, and it must */
 	char *cwd;          /* of the project; NULL: the environment's default */
 	char *tmp;          /* the session's own directory for temporary files, or NULL */
@@ -53,6 +56,7 @@ struct profile_local {
 	const char *home;           /* where all may be read; NULL: the environment's default */
 	const char *const *runtime; /* what a restricted command may read beside; NULL-terminated */
 	const char *const *closed;  /* directories that no profile opens; NULL-terminated */
+	const struct net_rules *net; /* of a network, where the document gives one; NULL: none */
 	bool landlock_only;
 };
 

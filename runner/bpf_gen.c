@@ -52,6 +52,8 @@ int promises_parse(const char *text, struct diag *diag, uint32_t *ret)
 			return no_promise(text, n, diag);
 		m |= promise_names[i].bit;
 	}
+	if (m & (PROMISE_INET | PROMISE_DNS))
+		m |= PROMISE_NETLINK;
 	*ret = m;
 	return 0;
 }
@@ -162,7 +164,7 @@ static const struct refused refused_arguments[] = {
 	VALUE("socket", 0, AF_UNIX, EACCES, PROMISE_UNIX),
 	VALUE("socket", 0, AF_INET, EACCES, PROMISE_INET | PROMISE_DNS),
 	VALUE("socket", 0, AF_INET6, EACCES, PROMISE_INET | PROMISE_DNS),
-	VALUE("socket", 0, AF_NETLINK, EACCES, PROMISE_INET | PROMISE_DNS),
+	VALUE("socket", 0, AF_NETLINK, EACCES, PROMISE_NETLINK),
 	BITS("mmap", 2, PROT_EXEC, EPERM, PROMISE_PROT_EXEC),
 	BITS("mprotect", 2, PROT_EXEC, EPERM, PROMISE_PROT_EXEC),
 	BITS("pkey_mprotect", 2, PROT_EXEC, EPERM, PROMISE_PROT_EXEC),

@@ -177,6 +177,8 @@ static ssize_t receive(struct run *r, struct stage3_msg *m)
 	for (i = 0; i < nfds; i++) {
 		if (n == (ssize_t)sizeof(*m) && m->kind == STAGE3_MSG_HELLO && r->init_fd < 0)
 			r->init_fd = fds[i];
+		else if (n == (ssize_t)sizeof(*m) && m->kind == STAGE3_MSG_LISTENING)
+			way_out_socket(&r->way_out, m->value, fds[i]);
 		else
 			(void)close(fds[i]);
 	}
@@ -281,6 +283,17 @@ static void read_bwrap_text(struct run *r)
 		close_fd(&r->err_fd);
 }
 
+/* No network is what a command without one gets: who was promised one with rules does not go on without. */
+static void check_way_out(struct run *r, enum way_out_state before)
+{
+	if (r->way_out.state == before)
+		return;
+	if (r->way_out.state == WAY_OUT_SERVED)
+		tell(r, STAGE3_MSG_GO, 0);
+	if (r->way_out.state == WAY_OUT_LOST)
+		kill_hard(r);
+}
+
 /* ---- what is written ---- */
 
 static void input_end_locked(struct run *r)
@@ -367,10 +380,12 @@ static void loop(struct run *r)
 		OUT0,
 		OUT1,
 		IN,
+		NET,
 		COUNT
 	};
 
 	for (;;) {
+		const enum way_out_state way = r->way_out.state;
 		struct pollfd p[COUNT] = {
 			[WAKE] = {.fd = r->wake_fd, .events = POLLIN},
 			[CHILD] = {.fd = r->pidfd, .events = POLLIN},
@@ -380,6 +395,7 @@ static void loop(struct run *r)
 			[OUT0] = {.fd = r->out_fd[0], .events = POLLIN},
 			[OUT1] = {.fd = r->out_fd[1], .events = POLLIN},
 			[IN] = {.fd = input_waits(r) ? r->in_fd : -1, .events = POLLOUT},
+			[NET] = {.fd = r->way_out.control, .events = POLLIN},
 		};
 
 		if (poll(p, COUNT, clock_timeout(r)) < 0 && errno != EINTR)
@@ -398,6 +414,9 @@ static void loop(struct run *r)
 			(void)read_stream(r, 1);
 		if (p[IN].revents)
 			write_input(r);
+		if (p[NET].revents)
+			way_out_read(&r->way_out);
+		check_way_out(r, way);
 		if (p[CHILD].revents && reap(r))
 			return;
 		check_clock(r);
@@ -481,6 +500,12 @@ static int start(struct run *r)
 	int pidfd;
 
 	(void)clock_gettime(CLOCK_MONOTONIC, &r->started);
+	if (r->way_out.state != WAY_OUT_NONE) {
+		int e = way_out_start(&r->way_out);
+
+		if (e < 0)
+			return e;
+	}
 	pid = spawn_bwrap(&r->spawn);
 	close_child_ends(r);
 	if (pid < 0)
@@ -515,12 +540,14 @@ void *run_thread(void *arg)
 		loop(r);
 		wait_gone(r);
 		drain(r);
+		way_out_end(&r->way_out);
 		tty_take_back(r);
 		if (r->termios_saved)
 			(void)tcsetattr(r->tty_fd, TCSADRAIN, &r->termios);
 		flags_restore(r);
 		run_result_fill(r, &result);
 	}
+	way_out_end(&r->way_out);
 	close_fd(&r->spawn.userns_fd);
 	close_fd(&r->spawn.mntns_fd);
 	(void)pthread_mutex_lock(&r->lock);

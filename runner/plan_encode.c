@@ -11,6 +11,7 @@
 #include "runner/bpf_default.h"
 #include "runner/bpf_gen.h"
 #include "runner/promises.h"
+#include "runner/way_out.h"
 #include "stage3/stage3_abi.h"
 
 #define ARG_STRLEN_MAX 131072u /* the kernel's MAX_ARG_STRLEN */
@@ -201,6 +202,18 @@ static bool names_var(const char *const *env, const char *var, size_t n)
 	return false;
 }
 
+static int way_out_put(struct buf *b, const struct net_rules *rules, uint32_t *count)
+{
+	cleanup_buf struct buf vars = {0};
+	uint32_t n;
+	int r = way_out_vars(rules, &vars, &n);
+
+	*count += n;
+	if (r == 0 && *count > STAGE3_MAX_ENV)
+		r = -E2BIG;
+	return r < 0 ? r : buf_put(b, vars.data, vars.len);
+}
+
 static int env_put(struct buf *b, const struct run_spec *s, const char *cwd, uint32_t *count)
 {
 	const char *const *e;
@@ -224,10 +237,15 @@ static int env_put(struct buf *b, const struct run_spec *s, const char *cwd, uin
 		/* The last of one name wins, as in a shell. */
 		if (names_var(e + 1, *e, strcspn(*e, "=")))
 			continue;
+		/* The way out's own stand behind, whatever the caller's say. */
+		if (s->net_rules && way_out_names(*e, strcspn(*e, "=")))
+			continue;
 		if (++*count > STAGE3_MAX_ENV)
 			return -E2BIG;
 		r = string_put(b, *e);
 	}
+	if (r == 0 && s->net_rules)
+		r = way_out_put(b, s->net_rules, count);
 	return r;
 }
 
@@ -299,6 +317,8 @@ static uint32_t plan_flags(const struct run_spec *s, const struct plan_options *
 		f |= STAGE3_PLAN_SHELL;
 	if (o->tty)
 		f |= STAGE3_PLAN_TTY;
+	if (s->net_rules)
+		f |= STAGE3_PLAN_LISTEN;
 	return f;
 }
 
@@ -356,6 +376,10 @@ static int encode(const struct run_spec *s, const struct plan_options *o, struct
 	r = promises_parse(s->promises, diag, &promises);
 	if (r < 0)
 		return r;
+	/* The way out is TCP. A socket of the host's in the tree would be another one; asking about interfaces is for
+	 * those who have some. */
+	if (s->net_rules)
+		promises &= ~(uint32_t)(PROMISE_UNIX | PROMISE_NETLINK);
 	h.handled = landlock_handled(promises);
 	if (s->require_landlock)
 		h.required = h.handled;

@@ -28,8 +28,10 @@ enum promise {
 	PROMISE_IPC = 1 << 18,
 	PROMISE_INOTIFY = 1 << 19,
 	PROMISE_SCHED = 1 << 20,
-	PROMISE_PTRACE = 1 << 21,
-	PROMISE_SETTIME = 1 << 22,
+	/* No name of its own: comes with inet and dns. A way to ask about interfaces, routes and sockets. */
+	PROMISE_NETLINK = 1 << 21,
+	PROMISE_PTRACE = 1 << 22,
+	PROMISE_SETTIME = 1 << 23,
 };
 
 /* What a command gets that asks for nothing: all but ptrace and settime. */

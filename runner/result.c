@@ -12,6 +12,7 @@ static const struct {
 	{STAGE3_STEP_PLAN, "plan",
 	 "rattan-stage3 does not understand its plan (is it of the same version?)"},
 	{STAGE3_STEP_INIT, "init", "its first process could not be set up"},
+	{STAGE3_STEP_NETWORK, "network", "the ports of its network's proxy could not be taken"},
 	{STAGE3_STEP_STDIO, "stdio", "the standard streams could not be set up"},
 	{STAGE3_STEP_FDS, "descriptors", "descriptors could not be closed"},
 	{STAGE3_STEP_SESSION, "session", "no session could be made"},
@@ -150,6 +151,8 @@ static void from_ready(const struct run *r, struct run_result *ret)
 	put_enforced(ret, "userns,mntns,pidns,ipcns,utsns");
 	if (!r->network)
 		put_enforced(ret, "netns");
+	if (r->way_out.was_served)
+		put_enforced(ret, "network_rules");
 	for (i = 0; i < sizeof(confine) / sizeof(confine[0]); i++) {
 		if (r->ready.steps & 1u << confine[i].step)
 			put_enforced(ret, confine[i].name);
@@ -165,6 +168,22 @@ static double seconds(const struct timeval *tv)
 	return (double)tv->tv_sec + (double)tv->tv_usec / 1e6;
 }
 
+/* The way out came first: what stage3 says then is that nobody answered it. */
+static void from_way_out(const struct run *r, struct run_result *ret)
+{
+	const int error = r->way_out.error;
+
+	if (r->way_out.was_served) {
+		from_status(SIGKILL, ret);
+		(void)snprintf(ret->error, sizeof(ret->error),
+			       "its network ended (rattan-net was stopped or killed)");
+		return;
+	}
+	not_started(ret, "network");
+	(void)snprintf(ret->error, sizeof(ret->error), "rattan-net did not start%s%s",
+		       error ? ": " : "", error ? err_text(error) : "");
+}
+
 void run_result_fill(struct run *r, struct run_result *ret)
 {
 	struct timespec now;
@@ -172,7 +191,9 @@ void run_result_fill(struct run *r, struct run_result *ret)
 	*ret = (struct run_result){0};
 	if (r->seen & RUN_SEEN_READY)
 		from_ready(r, ret);
-	if (r->seen & RUN_SEEN_FAILED)
+	if (r->way_out.state == WAY_OUT_LOST && !(r->seen & RUN_SEEN_EXITED))
+		from_way_out(r, ret);
+	else if (r->seen & RUN_SEEN_FAILED)
 		from_failed(r, ret);
 	else if (r->seen & RUN_SEEN_EXITED)
 		from_status(r->wait_status, ret);

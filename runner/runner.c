@@ -70,6 +70,8 @@ static int spec_check(const struct run_spec *s, struct diag *diag)
 	if ((s->userns_fd < 0) != (s->mntns_fd < 0))
 		return diag_set(diag, -EINVAL,
 				"a user namespace and a mount namespace come together");
+	if (s->network && s->net_rules)
+		return diag_set(diag, -EINVAL, "rules on a network are for one of its own");
 	if (s->hostname && (!*s->hostname || strlen(s->hostname) > 64))
 		return diag_set(diag, -EINVAL, "a host name has 1 to 64 characters");
 	for (e = s->env; e && *e; e++) {
@@ -79,22 +81,15 @@ static int spec_check(const struct run_spec *s, struct diag *diag)
 	return 0;
 }
 
-int run_open_stage3(const char *path, struct diag *diag)
+/* One of ours: beside this program in the build tree, or where they are installed. */
+static int open_own(const char *name, const char *folder, struct diag *diag)
 {
-	static const char *const places[] = {"rattan-stage3", "../stage3/rattan-stage3",
-					     "../libexec/rattan/rattan-stage3"};
-	char self[PATH_MAX], *slash;
+	char self[PATH_MAX], place[64], *slash;
 	cleanup_fd int dir = -1;
 	ssize_t n;
 	size_t i;
 	int fd;
 
-	if (path) {
-		fd = open(path, O_PATH | O_CLOEXEC);
-		if (fd < 0)
-			return diag_set(diag, ret_nerrno(), "%s: %s", path, err_text(errno));
-		return fd;
-	}
 	n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	if (n < 0)
 		return diag_set(diag, ret_nerrno(), "/proc is not mounted");
@@ -103,14 +98,33 @@ int run_open_stage3(const char *path, struct diag *diag)
 	if (slash)
 		slash[slash == self] = '\0';
 	dir = open(self, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	for (i = 0; dir >= 0 && i < ARRAY_SIZE(places); i++) {
-		fd = openat(dir, places[i], O_PATH | O_CLOEXEC);
+	for (i = 0; dir >= 0 && i < 3; i++) {
+		static const char *const places[] = {"", "../", "../libexec/rattan/"};
+
+		(void)snprintf(place, sizeof(place), "%s%s%s%s", places[i], i == 1 ? folder : "",
+			       i == 1 ? "/" : "", name);
+		fd = openat(dir, place, O_PATH | O_CLOEXEC);
 		if (fd >= 0)
 			return fd;
 	}
 	return diag_set(diag, -ENOENT,
-			"rattan-stage3 was not found beside this program; is the installation "
-			"complete?");
+			"%s was not found beside this program; is the installation complete?",
+			name);
+}
+
+static int open_program(const char *path, const char *name, const char *folder, struct diag *diag)
+{
+	int fd;
+
+	if (!path)
+		return open_own(name, folder, diag);
+	fd = open(path, O_PATH | O_CLOEXEC);
+	return fd < 0 ? diag_set(diag, ret_nerrno(), "%s: %s", path, err_text(errno)) : fd;
+}
+
+int run_open_stage3(const char *path, struct diag *diag)
+{
+	return open_program(path, "rattan-stage3", "stage3", diag);
 }
 
 /* ---- descriptors ---- */
@@ -276,6 +290,16 @@ static void set_argv(struct run *r)
 	r->spawn.bwrap = r->bwrap;
 }
 
+static int set_way_out(struct run *r, const struct run_spec *s, struct diag *diag)
+{
+	int e;
+
+	if (!s->net_rules)
+		return 0;
+	e = open_program(s->net, "rattan-net", "net", diag);
+	return e < 0 ? e : way_out_prepare(&r->way_out, s->net_rules, e);
+}
+
 static int prepare(struct run *r, struct run_spec *s, struct diag *diag)
 {
 	int e;
@@ -310,6 +334,8 @@ static int prepare(struct run *r, struct run_spec *s, struct diag *diag)
 		e = set_status(r);
 	if (e == 0)
 		e = set_namespaces(r, s);
+	if (e == 0)
+		e = set_way_out(r, s, diag);
 	if (e < 0)
 		return e;
 	r->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -340,6 +366,7 @@ static int run_new(struct run **ret)
 	for (i = 0; i < ARRAY_SIZE(r->spawn.fd); i++)
 		r->spawn.fd[i] = -1;
 	(void)pthread_mutex_init(&r->lock, NULL);
+	way_out_init(&r->way_out, &r->lock);
 	(void)pthread_condattr_init(&attr);
 	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	(void)pthread_cond_init(&r->cond, &attr);
@@ -472,6 +499,23 @@ int run_output(struct run *r, int stream, struct buf *head, struct buf *tail, ui
 	return e;
 }
 
+int run_asked(struct run *r, struct run_asked **ret, size_t *ret_n, uint64_t *ret_total)
+{
+	const struct way_out *w = &r->way_out;
+	int e = 0;
+
+	(void)pthread_mutex_lock(&r->lock);
+	*ret_n = w->nasked;
+	*ret_total = w->total;
+	*ret = w->nasked ? malloc(w->nasked * sizeof(**ret)) : NULL;
+	if (*ret)
+		memcpy(*ret, w->asked, w->nasked * sizeof(**ret));
+	else if (w->nasked)
+		e = -ENOMEM;
+	(void)pthread_mutex_unlock(&r->lock);
+	return e;
+}
+
 static bool input_full(const struct run *r)
 {
 	return !r->input_closed && r->input.len - r->input_at >= RUN_INPUT_MAX;
@@ -532,6 +576,7 @@ void run_free(struct run *r)
 		(void)pthread_join(r->thread, NULL);
 	}
 	close_all(r);
+	way_out_release(&r->way_out);
 	for (size_t i = 0; i < 2; i++)
 		capture_release(&r->capture[i]);
 	cgroup_free(r->cgroup);

@@ -19,6 +19,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "net/rules.h"
 
 struct run;
 
@@ -50,12 +51,16 @@ struct run_spec {
 	const char *hostname;   /* NULL: "rattan" */
 	unsigned uid, gid;      /* inside; 1000 for agents */
 	const char *stage3;     /* path of rattan-stage3; NULL: beside this program, else libexec */
+	const char *net;        /* path of rattan-net; the same */
 	const char *promises;   /* space-separated; NULL: the default set */
 	struct run_limits limits;
 	uint64_t timeout_ms;    /* 0: none */
 	bool no_exec_workspace; /* Landlock: no execution from the writable places */
 	bool network;           /* the host's, instead of none */
-	bool require_landlock;  /* no run at all where the kernel lacks a part of Landlock */
+	/* Instead of either: one of its own, from which rattan-net alone leads on, to what these allow. NULL: not so. Lent
+	 * until run_start returns. */
+	const struct net_rules *net_rules;
+	bool require_landlock; /* no run at all where the kernel lacks a part of Landlock */
 
 	/* standard streams. stdin_fd -1 with stdin_data NULL: /dev/null. Lent. */
 	int stdin_fd;
@@ -107,6 +112,15 @@ int run_kill(struct run *r, unsigned grace_ms);
 /* What is kept of a stream: the head, and after a gap the tail. *ret_skipped: bytes between them. */
 int run_output(struct run *r, int stream, struct buf *head, struct buf *tail,
 	       uint64_t *ret_skipped) MUST_USE;
+/* What a command with rules on its network has asked for up to now: each host, port and verdict once, the first 64 that
+ * were allowed and the first 64 that were not; *ret_total is how many requests there were. To be freed; NULL: none. */
+struct run_asked {
+	char host[NET_HOST_MAX]; /* "" and port 0: the request could not be read so far */
+	unsigned port;
+	enum net_verdict verdict;
+	uint64_t count;
+};
+int run_asked(struct run *r, struct run_asked **ret, size_t *ret_n, uint64_t *ret_total) MUST_USE;
 /* Bytes for the command's stdin; n == 0 closes it. -EPIPE when it is closed. */
 int run_input(struct run *r, const void *p, size_t n) MUST_USE;
 /* Kills what still runs and frees. Accepts NULL. */

@@ -15,6 +15,7 @@
 #include "runner/cgroup.h"
 #include "runner/runner.h"
 #include "runner/spawn.h"
+#include "runner/way_out.h"
 #include "stage3/stage3_abi.h"
 
 #define RUN_INPUT_MAX (1u << 20)
@@ -55,6 +56,7 @@ struct run {
 	struct timespec started;
 	long long deadline, kill_at, last_at; /* io_now_ms(); 0: not set */
 	struct rusage usage;
+	struct way_out way_out; /* some of it under lock */
 
 	pthread_t thread;
 	bool thread_made;

@@ -59,7 +59,9 @@ static int arrange(const struct spawn *s, struct moved *m)
 	    move_up(s->cgroup_fd, &m->cgroup_fd) < 0)
 		return -1;
 	for (i = 0; i < STAGE3_FD_COUNT; i++) {
-		if (dup2(m->fd[i], i) < 0)
+		if (m->fd[i] < 0)
+			(void)close(i);
+		else if (dup2(m->fd[i], i) < 0)
 			return -1;
 	}
 	return 0;

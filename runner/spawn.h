@@ -21,7 +21,7 @@ enum spawn_step {
 struct spawn {
 	const char *bwrap; /* absolute */
 	char *const *argv;
-	int fd[STAGE3_FD_COUNT]; /* what becomes which descriptor; nothing else is inherited */
+	int fd[STAGE3_FD_COUNT]; /* what becomes which descriptor (-1: none); nothing else is inherited */
 	int userns_fd, mntns_fd; /* -1: ours */
 	int cgroup_fd;           /* cgroup.procs; -1: none */
 };

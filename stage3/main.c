@@ -17,6 +17,7 @@
 
 #include "stage3/init.h"
 #include "stage3/limits.h"
+#include "stage3/listen.h"
 #include "stage3/plan.h"
 #include "stage3/status.h"
 #include "stage3/steps.h"
@@ -155,6 +156,12 @@ int main(void)
 		return fail(STAGE3_STEP_INIT, r);
 	if (plan.flags & STAGE3_PLAN_PID1)
 		return steps_run(&steps);
+	if (plan.flags & STAGE3_PLAN_LISTEN) {
+		r = listen_offer();
+		if (r < 0)
+			return fail(STAGE3_STEP_NETWORK, r);
+		steps.done |= 1u << STAGE3_STEP_NETWORK;
+	}
 	pid = child_start(&steps);
 	if (pid < 0)
 		return fail(STAGE3_STEP_INIT, pid);

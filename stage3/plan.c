@@ -25,6 +25,9 @@ static bool header_valid(const struct stage3_plan_header *h, size_t n)
 		return false;
 	if (h->oom_score_adj < 0 || h->oom_score_adj > 1000)
 		return false;
+	/* With no init before it there is nobody to hand a socket out. */
+	if ((h->flags & STAGE3_PLAN_PID1) && (h->flags & STAGE3_PLAN_LISTEN))
+		return false;
 	/* A shell takes one text, and no other word. */
 	if ((h->flags & STAGE3_PLAN_SHELL) && h->argc != 1)
 		return false;

@@ -31,6 +31,7 @@ enum stage3_fd {
 enum stage3_step {
 	STAGE3_STEP_PLAN,
 	STAGE3_STEP_INIT,
+	STAGE3_STEP_NETWORK, /* STAGE3_PLAN_LISTEN alone; init's, as the two before */
 	STAGE3_STEP_STDIO,
 	STAGE3_STEP_FDS,
 	STAGE3_STEP_SESSION,
@@ -53,7 +54,7 @@ enum stage3_exit {
 };
 
 #define STAGE3_MAGIC       0x6e616c706e747472ull /* "rttnplan" */
-#define STAGE3_VERSION     2u
+#define STAGE3_VERSION     3u
 #define STAGE3_PLAN_MAX    (8u << 20)
 #define STAGE3_MAX_ARGS    65536u
 #define STAGE3_MAX_ENV     16384u
@@ -68,8 +69,15 @@ enum stage3_plan_flags {
 	STAGE3_PLAN_TTY = 1 << 1,   /* a foreground process group on fd 0's terminal */
 	/* The command itself becomes pid 1, with no init before it, and ends with the bwrap outside. */
 	STAGE3_PLAN_PID1 = 1 << 2,
-	STAGE3_PLAN_ALL = (1 << 3) - 1,
+	/* Init takes two ports on 127.0.0.1 of the command's network namespace, and hands the listening sockets to the
+	 * runner (STAGE3_MSG_LISTENING); the command is started when the runner says that they are served (STAGE3_MSG_GO). */
+	STAGE3_PLAN_LISTEN = 1 << 3,
+	STAGE3_PLAN_ALL = (1 << 4) - 1,
 };
+
+/* Nothing has run in the namespace before init: they are free, or something is wrong and nothing is started. */
+#define STAGE3_PORT_HTTP  39080
+#define STAGE3_PORT_SOCKS 39081
 
 /*
  * The plan: this header, then nlimits struct stage3_limit, nrules struct stage3_rule, the filters'
@@ -157,10 +165,12 @@ enum stage3_msg_kind {
 	STAGE3_MSG_FAILED,    /* step and error; the command did not run */
 	STAGE3_MSG_EXITED,    /* value is the command's wait status */
 	STAGE3_MSG_STOPPED,   /* the command's terminal job was stopped by a signal */
+	STAGE3_MSG_LISTENING, /* carries a listening socket; value 0: of HTTP's port, 1: of SOCKS' */
 	/* from the runner */
 	STAGE3_MSG_TERM = 100, /* value is the signal for every process but init */
 	STAGE3_MSG_KILL,       /* end everything now */
 	STAGE3_MSG_CONT,       /* continue the job; value 1: in the foreground */
+	STAGE3_MSG_GO,         /* both listening sockets are served */
 };
 
 struct stage3_msg {

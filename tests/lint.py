@@ -17,6 +17,7 @@ LAYERS = {
     "base/": ["base/"],
     "store/": ["base/", "store/"],
     "policy/": ["base/", "policy/"],
+    "net/": ["base/", "net/"],
     "fs/core/": ["base/", "store/", "policy/", "fs/core/"],
     "fs/fuse/": ["base/", "store/record.h", "store/store.h", "fs/core/ovl.h", "fs/fuse/"],
     # The client's side: no store, no core, nothing of the server.
@@ -26,11 +27,11 @@ LAYERS = {
     "fs/ctl/ctl_server": ["base/", "store/", "fs/"],
     "fs/": ["base/", "store/", "policy/", "fs/"],
     "stage3/": ["stage3/"],
-    "runner/": ["base/", "runner/", "stage3/stage3_abi.h"],
-    "profile/": ["base/", "policy/", "profile/"],
+    "runner/": ["base/", "net/rules.h", "net/msg.h", "runner/", "stage3/stage3_abi.h"],
+    "profile/": ["base/", "policy/", "net/rules.h", "profile/"],
     "client/": ["base/", "policy/rules.h", "client/", "runner/", "fs/ctl/ctl_client.h"],
-    "mcp/": ["base/", "client/", "runner/runner.h", "fs/ctl/ctl_client.h", "profile/", "policy/", "mcp/"],
-    "cli/": ["base/", "client/", "runner/", "fs/ctl/ctl_client.h", "mcp/serve.h", "policy/", "profile/", "cli/"],
+    "mcp/": ["base/", "net/rules.h", "client/", "runner/runner.h", "fs/ctl/ctl_client.h", "profile/", "policy/", "mcp/"],
+    "cli/": ["base/", "net/rules.h", "client/", "runner/", "fs/ctl/ctl_client.h", "mcp/serve.h", "policy/", "profile/", "cli/"],
 }
 # library headers -> the only folders that may include them
 PINNED = {"lmdb.h": ["store/"], "fuse3/": ["fs/fuse/"], "fuse_lowlevel.h": ["fs/fuse/"], "seccomp.h": ["runner/"],
@@ -51,7 +52,7 @@ def check(bad, what):
 
 
 def files(*globs):
-    return [p for g in globs for d in ("base", "policy", "store", "fs", "stage3", "runner", "client", "profile", "mcp", "cli")
+    return [p for g in globs for d in ("base", "policy", "net", "store", "fs", "stage3", "runner", "client", "profile", "mcp", "cli")
             for p in sorted((SRC / d).rglob(g))]
 
 
@@ -115,7 +116,7 @@ check(bad, "no mutable globals")
 
 bad = []
 for p in [*SRC.glob("*.md"), *(SRC / "docs").rglob("*.md")]:
-    for m in re.finditer(r"`((?:base|policy|store|fs|stage3|runner|client|mcp|cli|tests|scripts|docs)/[A-Za-z0-9_./-]+)`", p.read_text()):
+    for m in re.finditer(r"`((?:base|policy|net|store|fs|stage3|runner|client|mcp|cli|tests|scripts|docs)/[A-Za-z0-9_./-]+)`", p.read_text()):
         path = m[1].rstrip("/").rstrip(".")
         if not (SRC / path).exists() and not list(SRC.glob(path + ".*")):
             bad.append(f"{rel(p)}: {m[1]} does not exist")
