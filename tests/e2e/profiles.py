@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """The cases of managed profiles, of profiles.json: through the evaluator (--explain) and through real runs, unprivileged.
 
-    profiles.py [NUMBER...]   only these
+    profiles.py [NUMBER...]          only these
+    profiles.py inside [NUMBER...]   only those that need hosts, in a network of the test's own (nethosts.py)
 """
 # timeout: 600
 import json
@@ -11,12 +12,17 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import nethosts  # noqa: E402
+
 RATTAN = os.environ["RATTAN"]
 HERE = pathlib.Path(os.environ.get("PWD", "."))
 SPEC = json.load(open(os.environ["RATTAN_SRC"] + "/tests/e2e/profiles.json"))
 CONFIG = pathlib.Path(os.environ["XDG_CONFIG_HOME"]) / "rattan/config.json"
 ACCESS = {"r": "read", "w": "write", "d": "deny"}
 KINDS = {"root": "root", "min": "minimal", "proj": "project_roots", "tmp": "slash_tmp", "stmp": "tmpdir", "moon": "moon"}
+INSIDE = sys.argv[1:2] == ["inside"]
+ENV = "hosts" if INSIDE else "cases"  # a daemon for each: they live in different namespaces
 bad = count = 0
 
 
@@ -63,7 +69,7 @@ def document(c, top):
     fs = {"type": "restricted", "entries": [entry(e) for e in fill(list(flat(c["entries"])), top)]}
     if "depth" in c:
         fs["glob_scan_max_depth"] = c["depth"]
-    d = {"permissionProfile": {"type": "managed", "network": "restricted", "file_system": fs}, "sandboxCwd": fill(c.get("cwd", "@/w"), top)}
+    d = {"permissionProfile": {"type": "managed", "network": "enabled" if "net" in c else "restricted", "file_system": fs}, "sandboxCwd": fill(c.get("cwd", "@/w"), top)}
     if "landlock" in c:
         d["useLegacyLandlock"] = c["landlock"]
     return d
@@ -106,7 +112,7 @@ def run(c, steps, profile, top):
             script.append(f"echo; echo '@@ {i} host'; read -r _ <&9")
         else:
             script.append(f"echo; echo '@@ {i}'; ( {fill(cmd, top)} ); echo \"@@ rc $?\"")
-    p = subprocess.Popen([RATTAN, "run", "--profile", str(profile), "-e", "cases", "--", "bash", "-c", "exec 9<&0 0</dev/null\n" + "\n".join(script)],
+    p = subprocess.Popen([RATTAN, "run", "--profile", str(profile), "-e", ENV, *c.get("args", []), "--", "bash", "-c", "exec 9<&0 0</dev/null\n" + "\n".join(script)],
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     seen, host, at = b"", [], None
     got = {}
@@ -138,6 +144,12 @@ def run(c, steps, profile, top):
         check(ok, f"{c['n']}: {cmd} -> {want}", f"rc {rc}: {out}")
 
 
+def rules_of(c):
+    """The settings' rules on domains: of a network that is there (net), or of one that is not (rules)."""
+    r = c.get("net", c.get("rules", {}))
+    return SPEC["nets"][r] if isinstance(r, str) else r
+
+
 def case(i, c):
     top = HERE / f"c{i}"
     make(c.get("tree", []), top)
@@ -145,12 +157,12 @@ def case(i, c):
         mode, path = m.split()
         os.chmod(top / path, int(mode, 8))
     CONFIG.parent.mkdir(parents=True, exist_ok=True)
-    CONFIG.write_text(json.dumps({**c.get("config", {}), **({"runtime": c["runtime"]} if "runtime" in c else {})}))
+    CONFIG.write_text(json.dumps({**c.get("config", {}), **rules_of(c), **({"runtime": c["runtime"]} if "runtime" in c else {})}))
     profile = HERE / f"c{i}.json"
     profile.write_text(json.dumps(document(c, top)))
     before = listing(top)
     if "refused" in c:
-        r = subprocess.run([RATTAN, "run", "--profile", str(profile), "-e", "cases", "--", "touch", "/tmp/ran"], capture_output=True, text=True)
+        r = subprocess.run([RATTAN, "run", "--profile", str(profile), "-e", ENV, "--", "touch", "/tmp/ran"], capture_output=True, text=True)
         check(r.returncode not in (0, 1, 127) and c["refused"] in r.stderr, f"{c['n']}: refused: {c['refused']}", f"{r.returncode} {r.stderr}")
         return
     for v in c.get("say", []):
@@ -165,13 +177,26 @@ def case(i, c):
         check(listing(top) == before, f"{c['n']}: the host is as it was", set(listing(top)) ^ set(before))
 
 
+def run_cases(only, hosts):
+    for i, c in enumerate(SPEC["cases"]):
+        if bool(c.get("hosts")) == hosts and (not only or c["n"] in only):
+            case(i, c)
+
+
 def main():
-    only = [int(a) for a in sys.argv[1:]]
+    only = [int(a) for a in sys.argv[1 + INSIDE:]]
+    if INSIDE:
+        nethosts.enter(*(["inside", *sys.argv[2:]]))
+        with nethosts.Servers():
+            run_cases(only, True)
+        sys.exit(bad > 0)
     named = {c["n"] for c in SPEC["cases"]} | {int(n) for k in ("elsewhere", "missing") for n in SPEC[k]}
     check(named == set(range(1, 153)), "every case is here, elsewhere with its place, or missing with the reason", sorted(set(range(1, 153)) - named))
-    for i, c in enumerate(SPEC["cases"]):
-        if not only or c["n"] in only:
-            case(i, c)
+    run_cases(only, False)
+    if any(c.get("hosts") and (not only or c["n"] in only) for c in SPEC["cases"]):
+        r = subprocess.run([sys.executable, os.path.abspath(__file__), "inside", *map(str, only)], capture_output=True, text=True)
+        print("# in a network of the test's own\n" + r.stdout, end="")
+        check(r.returncode == 0 and "\nok " in "\n" + r.stdout, "the cases that need hosts", r.stdout[-300:] + r.stderr)
     for kind in ("partly", "missing"):
         for n, why in SPEC[kind].items():
             print(f"# {n} {kind}: {why}")
