@@ -73,7 +73,7 @@ static void tell(struct session *se, const struct notice *x)
 		push(se, x->push);
 	} else if (x->settles) {
 		wait_for_removals(se, x->ino);
-		ovl_settled(se->ovl, x->settles, x->which);
+		TREE(se, settled, x->settles, x->which);
 	} else if (x->len) {
 		(void)fuse_lowlevel_notify_inval_entry(se->fuse, x->ino, x->name, x->len);
 	} else {
@@ -237,7 +237,7 @@ double session_attr_seconds(struct session *se, const struct ovl_attr *a)
 		return reply_seconds(a->valid_ms);
 	session_attr_changed(se, a->st.st_ino);
 	x = calloc(1, sizeof(*x));
-	dir = x ? ovl_unsettled(se->ovl, a->st.st_ino, &which) : 0;
+	dir = x ? TREE(se, unsettled, a->st.st_ino, &which) : 0;
 	if (!dir) {
 		free(x);
 		return 0;
@@ -300,7 +300,7 @@ int session_push_dirty(struct session *se)
 	struct notifier *n = &se->notifier;
 	struct push l = {0};
 	struct notice *x = NULL;
-	int r = ovl_maybe_mapped(se->ovl, collect, &l);
+	int r = TREE(se, maybe_mapped, collect, &l);
 
 	if (r == 0 && l.n) {
 		x = calloc(1, sizeof(*x));

@@ -15,18 +15,18 @@ struct listing {
 
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	/* The kernel keeps a listing until it is told; of names that come on the host nobody tells it. So we are
-	 * asked at each opening. (ENOSYS would save that, and keep all of them.) */
-	bool keep = !ovl_names_change(op_session(req)->ovl, ino);
-	int r = ovl_may_open(op_session(req)->ovl, ino, false);
+	struct tree_open o;
+	int r = TREE(op_session(req), opendir, ino, &o);
 
 	if (r < 0) {
 		reply_status(req, r);
 		return;
 	}
-	fi->keep_cache = keep;
-	fi->cache_readdir = keep;
-	(void)fuse_reply_open(req, fi);
+	fi->fh = o.fh;
+	fi->keep_cache = o.keep;
+	fi->cache_readdir = o.keep;
+	if (fuse_reply_open(req, fi) < 0)
+		TREE(op_session(req), release, ino, o.fh);
 }
 
 static size_t add_plus(const struct listing *l, const char *name, uint64_t cookie,
@@ -62,7 +62,7 @@ static int add_entry(void *arg, const char *name, uint64_t cookie, const struct 
 	return 0;
 }
 
-static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
+static void list(fuse_req_t req, fuse_ino_t ino, uint64_t fh, size_t size, off_t off, bool plus)
 {
 	struct worker *w = op_worker(req);
 	struct listing l = {
@@ -73,11 +73,11 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool pl
 	};
 	int r;
 
-	r = ovl_readdir(w->se->ovl, ino, (uint64_t)off, plus, add_entry, &l);
+	r = TREE(w->se, readdir, ino, fh, (uint64_t)off, plus, add_entry, &l);
 	/* The kernel asks for a page at least: its caller's buffer may be smaller, and what did not fit into it is
 	 * asked for again. */
 	if (l.len && size <= LISTING_LEAST)
-		ovl_keep_order(w->se->ovl, ino);
+		TREE(w->se, keep_order, ino);
 	/* Entries that were accepted hold references: they must reach the kernel, and the error
 	 * comes back when it asks for what follows them. */
 	reply_bytes(req, r < 0 && !l.len ? r : (ssize_t)l.len, w->out);
@@ -85,22 +85,22 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool pl
 
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	(void)fi;
-	list(req, ino, size, off, false);
+	list(req, ino, fi->fh, size, off, false);
 }
 
 void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
-	(void)fi;
-	list(req, ino, size, off, true);
+	list(req, ino, fi->fh, size, off, true);
 }
 
-/* Names are made durable together with everything else. */
+void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	TREE(op_session(req), release, ino, fi->fh);
+	reply_status(req, 0);
+}
+
 void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
-	(void)ino;
-	(void)datasync;
-	(void)fi;
-	reply_status(req, ovl_flush(op_session(req)->ovl));
+	reply_status(req, TREE(op_session(req), fsyncdir, ino, fi ? fi->fh : 0, datasync));
 }

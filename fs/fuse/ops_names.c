@@ -15,7 +15,7 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct ovl_entry e;
 	int r;
 
-	r = ovl_lookup(op_session(req)->ovl, parent, name, &e);
+	r = TREE(op_session(req), lookup, parent, name, &e);
 	reply_entry(req, r, &e);
 }
 
@@ -31,7 +31,7 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, 
 	struct ovl_entry e;
 	int r;
 
-	r = ovl_mknod(op_session(req)->ovl, parent, name, mode, rdev, &cred, &e);
+	r = TREE(op_session(req), mknod, parent, name, mode, rdev, &cred, &e);
 	dir_changed(req, r, parent);
 	reply_entry(req, r, &e);
 }
@@ -42,7 +42,7 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 	struct ovl_entry e;
 	int r;
 
-	r = ovl_mkdir(op_session(req)->ovl, parent, name, mode, &cred, &e);
+	r = TREE(op_session(req), mkdir, parent, name, mode, &cred, &e);
 	dir_changed(req, r, parent);
 	reply_entry(req, r, &e);
 }
@@ -53,7 +53,7 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const cha
 	struct ovl_entry e;
 	int r;
 
-	r = ovl_symlink(op_session(req)->ovl, parent, name, target, &cred, &e);
+	r = TREE(op_session(req), symlink, parent, name, target, &cred, &e);
 	dir_changed(req, r, parent);
 	reply_entry(req, r, &e);
 }
@@ -63,14 +63,14 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name
 	struct ovl_entry e;
 	int r;
 
-	r = ovl_link(op_session(req)->ovl, ino, parent, name, &e);
+	r = TREE(op_session(req), link, ino, parent, name, &e);
 	dir_changed(req, r, parent);
 	reply_entry(req, r, &e);
 }
 
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	int r = ovl_unlink(op_session(req)->ovl, parent, name);
+	int r = TREE(op_session(req), unlink, parent, name);
 
 	dir_changed(req, r, parent);
 	reply_status(req, r);
@@ -78,7 +78,7 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	int r = ovl_rmdir(op_session(req)->ovl, parent, name);
+	int r = TREE(op_session(req), rmdir, parent, name);
 
 	dir_changed(req, r, parent);
 	reply_status(req, r);
@@ -91,7 +91,7 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 	store_ino moved[2] = {0};
 	int r;
 
-	r = ovl_rename_told(se->ovl, parent, name, newparent, newname, flags, moved);
+	r = TREE(se, rename, parent, name, newparent, newname, flags, moved);
 	dir_changed(req, r, parent);
 	if (newparent != parent)
 		dir_changed(req, r, newparent);

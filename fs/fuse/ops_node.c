@@ -10,14 +10,14 @@
 
 void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup)
 {
-	ovl_forget(op_session(req)->ovl, ino, nlookup);
+	TREE(op_session(req), forget, ino, nlookup);
 	fuse_reply_none(req);
 }
 
 void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
 {
 	for (size_t i = 0; i < count; i++)
-		ovl_forget(op_session(req)->ovl, forgets[i].ino, forgets[i].nlookup);
+		TREE(op_session(req), forget, forgets[i].ino, forgets[i].nlookup);
 	fuse_reply_none(req);
 }
 
@@ -26,8 +26,7 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct ovl_attr a;
 	int r;
 
-	(void)fi;
-	r = ovl_getattr(op_session(req)->ovl, ino, &a);
+	r = TREE(op_session(req), getattr, ino, fi ? fi->fh : 0, &a);
 	reply_attr(req, r, &a);
 }
 
@@ -67,10 +66,9 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 	int r;
 
 	(void)to_set;
-	(void)fi;
 	st.st_uid = ids_store_uid(&se->ids, st.st_uid);
 	st.st_gid = ids_store_gid(&se->ids, st.st_gid);
-	r = ovl_setattr(se->ovl, ino, &st, set_flags(raw->valid), &a);
+	r = TREE(se, setattr, ino, fi ? fi->fh : 0, &st, set_flags(raw->valid), &a);
 	reply_attr(req, r, &a);
 }
 
@@ -79,7 +77,7 @@ void op_readlink(fuse_req_t req, fuse_ino_t ino)
 	char target[4096];
 	int r;
 
-	r = ovl_readlink(op_session(req)->ovl, ino, target);
+	r = TREE(op_session(req), readlink, ino, target);
 	reply_target(req, r, target);
 }
 
@@ -88,8 +86,7 @@ void op_statfs(fuse_req_t req, fuse_ino_t ino)
 	struct statvfs st;
 	int r;
 
-	(void)ino;
-	r = ovl_statfs(op_session(req)->ovl, &st);
+	r = TREE(op_session(req), statfs, ino, &st);
 	reply_statfs(req, r, &st);
 }
 
@@ -98,7 +95,7 @@ static ssize_t get_acl(fuse_req_t req, fuse_ino_t ino, const char *name, size_t 
 {
 	struct session *se = op_session(req);
 	uint8_t *out = op_worker(req)->out;
-	ssize_t n = ovl_getxattr(se->ovl, ino, name, out, SESSION_OUT_SIZE);
+	ssize_t n = TREE(se, getxattr, ino, name, out, SESSION_OUT_SIZE);
 
 	if (n < 0)
 		return n;
@@ -113,7 +110,7 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 	ssize_t r;
 
 	r = ids_is_acl(name) ? get_acl(req, ino, name, room)
-			     : ovl_getxattr(w->se->ovl, ino, name, w->out, room);
+			     : TREE(w->se, getxattr, ino, name, w->out, room);
 	reply_xattr(req, r, size, w->out);
 }
 
@@ -123,7 +120,7 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 	size_t room = size < SESSION_OUT_SIZE ? size : SESSION_OUT_SIZE;
 	ssize_t r;
 
-	r = ovl_listxattr(w->se->ovl, ino, (char *)w->out, room);
+	r = TREE(w->se, listxattr, ino, (char *)w->out, room);
 	reply_xattr(req, r, size, w->out);
 }
 
@@ -138,7 +135,7 @@ int setxattr_told(struct worker *w, store_ino ino, const char *name, const void 
 		ids_acl_store(&w->se->ids, w->out, size);
 		stored = w->out;
 	}
-	r = ovl_setxattr(w->se->ovl, ino, name, stored, size, flags);
+	r = TREE(w->se, setxattr, ino, name, stored, size, flags);
 	if (r == 0)
 		session_attr_changed(w->se, ino);
 	return r;
@@ -153,7 +150,7 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
 	struct session *se = op_session(req);
-	int r = ovl_removexattr(se->ovl, ino, name);
+	int r = TREE(se, removexattr, ino, name);
 
 	if (r == 0)
 		session_attr_changed(se, ino);

@@ -74,7 +74,8 @@ static void raw_tmpfile(struct worker *w)
 	struct {
 		struct fuse_entry_out entry;
 		struct fuse_open_out open;
-	} out = {.open.open_flags = FOPEN_KEEP_CACHE | FOPEN_NOFLUSH};
+	} out = {.open.open_flags = FOPEN_NOFLUSH};
+	struct tree_open o;
 	struct ovl_entry e;
 	struct ovl_cred cred;
 	int r;
@@ -84,8 +85,10 @@ static void raw_tmpfile(struct worker *w)
 		return;
 	}
 	cred = ids_cred(&se->ids, w->req->uid, w->req->gid, in->umask);
-	r = ovl_tmpfile(se->ovl, w->req->nodeid, in->mode, &cred, &e);
+	r = TREE(se, tmpfile, w->req->nodeid, in->mode, (int)in->flags, &cred, &e, &o);
 	if (r == 0) {
+		out.open.fh = o.fh;
+		out.open.open_flags |= o.keep ? FOPEN_KEEP_CACHE : 0;
 		out.entry.nodeid = e.ino;
 		out.entry.generation = 1;
 		raw_time(reply_seconds(e.valid_ms), &out.entry.entry_valid,
@@ -94,8 +97,10 @@ static void raw_tmpfile(struct worker *w)
 			 &out.entry.attr_valid_nsec);
 		raw_attr(se, &e.attr, &out.entry.attr);
 	}
-	if (!raw_reply(w, r, &out, sizeof(out)) && r == 0)
-		ovl_forget(se->ovl, e.ino, 1);
+	if (!raw_reply(w, r, &out, sizeof(out)) && r == 0) {
+		TREE(se, release, e.ino, o.fh);
+		TREE(se, forget, e.ino, 1);
+	}
 }
 
 static struct proto_sx_time sx_time(struct timespec t)
@@ -129,11 +134,17 @@ static void fill_statx(const struct session *se, const struct ovl_attr *a, struc
 
 static void raw_statx(struct worker *w)
 {
+	const struct proto_statx_in *in = raw_arg(w, sizeof(*in));
 	struct proto_statx_out out = {0};
 	struct ovl_attr a;
 	int r;
 
-	r = ovl_getattr(w->se->ovl, w->req->nodeid, &a);
+	if (!in) {
+		(void)raw_reply(w, -EIO, NULL, 0);
+		return;
+	}
+	r = TREE(w->se, getattr, w->req->nodeid, in->getattr_flags & FUSE_GETATTR_FH ? in->fh : 0,
+		 &a);
 	if (r == 0) {
 		raw_time(session_attr_seconds(w->se, &a), &out.attr_valid, &out.attr_valid_nsec);
 		fill_statx(w->se, &a, &out.stat);
@@ -148,8 +159,8 @@ static void raw_copy(struct worker *w)
 	ssize_t n;
 
 	n = !in ? -EIO
-		: copy_range(w->se, w->req->nodeid, in->off_in, in->nodeid_out, in->off_out,
-			     in->len);
+		: copy_range(w->se, w->req->nodeid, in->fh_in, in->off_in, in->nodeid_out,
+			     in->fh_out, in->off_out, in->len);
 	if (n > 0)
 		out.bytes_copied = (uint64_t)n;
 	(void)raw_reply(w, n < 0 ? (int)n : 0, &out, sizeof(out));
@@ -222,7 +233,7 @@ bool raw_again(struct worker *w)
 {
 	struct ovl_done d;
 	bool took;
-	int r = ovl_request_done(w->se->ovl, session_tag(w), w->req->nodeid, &d);
+	int r = TREE(w->se, request_done, session_tag(w), w->req->nodeid, &d);
 
 	if (r == 0)
 		return false;
@@ -238,7 +249,7 @@ bool raw_again(struct worker *w)
 	else
 		took = raw_reply(w, 0, NULL, 0);
 	if (!took && d.e.ino)
-		ovl_forget(w->se->ovl, d.e.ino, 1);
+		TREE(w->se, forget, d.e.ino, 1);
 	return true;
 }
 

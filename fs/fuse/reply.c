@@ -23,7 +23,7 @@ void reply_hold(struct session *se, int r)
 {
 	long long end;
 
-	if (r != -EIO || !atomic_load(&se->patient) || !ovl_broken(se->ovl))
+	if (r != -EIO || !atomic_load(&se->patient) || !se->tree.ops->broken(se->tree.t))
 		return;
 	end = io_now_ms() + HOLD_MS;
 	while (atomic_load(&se->patient) && !atomic_load(&se->loop.stop) && io_now_ms() < end)
@@ -67,7 +67,7 @@ void reply_entry(fuse_req_t req, int r, const struct ovl_entry *e)
 	}
 	p = reply_entry_param(se, e);
 	if (fuse_reply_entry(req, &p) < 0 && e->ino)
-		ovl_forget(se->ovl, e->ino, 1);
+		TREE(se, forget, e->ino, 1);
 }
 
 void reply_attr(fuse_req_t req, int r, const struct ovl_attr *a)

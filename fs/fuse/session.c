@@ -22,7 +22,7 @@ enum {
 	BACKGROUND = 64, /* requests in flight that nobody waits for: read-ahead, write-back */
 };
 
-/* Not here: create, flush, release (ops_file.c says why), access (default_permissions), locks and
+/* Not here: flush (ops_file.c says why), access (default_permissions), locks and
  * poll (the kernel does them alone when nobody answers). */
 static const struct fuse_lowlevel_ops ops = {
 	.init = op_init,
@@ -40,10 +40,13 @@ static const struct fuse_lowlevel_ops ops = {
 	.rename = op_rename,
 	.link = op_link,
 	.open = op_open,
+	.create = op_create,
+	.release = op_release,
 	.read = op_read,
 	.write = op_write,
 	.fsync = op_fsync,
 	.opendir = op_opendir,
+	.releasedir = op_releasedir,
 	.readdir = op_readdir,
 	.readdirplus = op_readdirplus,
 	.fsyncdir = op_fsyncdir,
@@ -71,7 +74,8 @@ static void want(struct fuse_conn_info *conn, unsigned cap, bool on)
 void op_init(void *session, struct fuse_conn_info *conn)
 {
 	struct session *se = session;
-	static const struct {
+	bool live = se->tree.ops->live;
+	const struct {
 		unsigned cap;
 		bool on;
 	} caps[] = {
@@ -80,15 +84,15 @@ void op_init(void *session, struct fuse_conn_info *conn)
 		 * while it was on its way (fuse_aio_complete): they would stay stale. */
 		{FUSE_CAP_ASYNC_DIO, false},
 		{FUSE_CAP_PARALLEL_DIROPS, true},
-		{FUSE_CAP_READDIRPLUS, true},
-		{FUSE_CAP_READDIRPLUS_AUTO, true},
-		{FUSE_CAP_CACHE_SYMLINKS, true},
+		{FUSE_CAP_READDIRPLUS, !live},
+		{FUSE_CAP_READDIRPLUS_AUTO, !live},
+		{FUSE_CAP_CACHE_SYMLINKS, !live},
 		{FUSE_CAP_EXPORT_SUPPORT, true},
 		{FUSE_CAP_IOCTL_DIR, true},
-		/* All changes pass through this kernel, or we tell it: no cache is to be dropped
+		/* Where all changes pass through this kernel, or we tell it, no cache is to be dropped
 		 * because a time has moved. */
-		{FUSE_CAP_AUTO_INVAL_DATA, false},
-		{FUSE_CAP_EXPLICIT_INVAL_DATA, true},
+		{FUSE_CAP_AUTO_INVAL_DATA, live},
+		{FUSE_CAP_EXPLICIT_INVAL_DATA, !live},
 		/* ACLs are checked by the kernel; the umask comes with the request, because a
 		 * default ACL replaces it. */
 		{FUSE_CAP_POSIX_ACL, true},
@@ -108,7 +112,8 @@ void op_init(void *session, struct fuse_conn_info *conn)
 	for (size_t i = 0; i < ARRAY_SIZE(caps); i++)
 		want(conn, caps[i].cap, caps[i].on);
 	want(conn, FUSE_CAP_WRITEBACK_CACHE, se->writeback);
-	se->no_open = conn->capable & FUSE_CAP_NO_OPEN_SUPPORT && !ovl_opens_matter(se->ovl);
+	se->no_open =
+		conn->capable & FUSE_CAP_NO_OPEN_SUPPORT && !se->tree.ops->opens_matter(se->tree.t);
 	conn->max_write = SESSION_MAX_WRITE;
 	conn->max_background = BACKGROUND;
 	conn->congestion_threshold = BACKGROUND / 4 * 3;
@@ -200,7 +205,7 @@ void session_serve(struct worker *w)
 	if (w->req_len < sizeof(*w->req))
 		return; /* no request: the kernel never sends less than a header */
 	count_request(w);
-	ovl_request(w->se->ovl, session_tag(w), w->id - 1);
+	TREE(w->se, request, session_tag(w), w->id - 1);
 	if ((w->req->unique & PROTO_RESEND_BIT) && raw_again(w))
 		return;
 	if (!raw_serve(w))
@@ -407,9 +412,9 @@ int session_start(struct session *se, const struct session_opts *o)
 	int r;
 
 	se->loop.fd = o->fuse_fd;
-	se->ovl = o->ovl;
+	se->tree = o->tree.ops ? o->tree : tree_of_ovl(o->ovl);
 	se->ids = o->ids;
-	se->writeback = o->writeback && !o->rdonly;
+	se->writeback = o->writeback && !o->rdonly && !se->tree.ops->live;
 	se->connection = o->connection << 48;
 	se->resuming = o->resume != NULL;
 	if (o->resume)

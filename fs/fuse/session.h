@@ -1,5 +1,5 @@
 /*
- * fs/fuse/session.h - serves one mount from one ovl: libfuse's low-level API behind our own loop.
+ * fs/fuse/session.h - serves one mount from one tree: libfuse's low-level API behind our own loop.
  *
  * Threads: session_start makes the workers; the other calls may come from any thread that is not a
  * worker. One reply per request; no answer depends on another request (docs/architecture.md).
@@ -15,6 +15,7 @@
 
 #include "base/err.h"
 #include "fs/core/ovl.h"
+#include "fs/fuse/tree.h"
 
 struct session;
 
@@ -39,7 +40,8 @@ struct session_opts {
 	uint64_t connection;
 	int fuse_fd; /* from mount_fuse; owned by the session from here on, also on failure */
 	/* Opened by the caller with notify = session_notify() of a session made by session_new. */
-	struct ovl *ovl; /* lent; ovl_notify_end before session_stop, ovl_close after it */
+	struct ovl *ovl;  /* lent; ovl_notify_end before session_stop, ovl_close after it */
+	struct tree tree; /* instead of it; lent, outlives the session */
 	struct session_ids ids;
 	bool rdonly;
 	bool writeback; /* kernel write-back cache; off: docs/performance.md */

@@ -16,10 +16,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "fs/core/ovl.h"
 #include "fs/fuse/proto.h"
 #include "fs/fuse/session.h"
 #include "fs/fuse/spin.h"
+#include "fs/fuse/tree.h"
+
+/* A call of the tree that @se serves. */
+#define TREE(se, op, ...) ((se)->tree.ops->op((se)->tree.t, __VA_ARGS__))
 
 #define SESSION_MAX_WRITE (1u << 20)
 /* The kernel's own limit on a request is max_write and a page for the headers (fs/fuse/dev.c). */
@@ -86,7 +89,7 @@ struct notifier {
 
 struct session {
 	struct fuse_session *fuse;
-	struct ovl *ovl;
+	struct tree tree;
 	struct session_ids ids;
 	bool writeback;
 	int ended_fd;
@@ -194,6 +197,9 @@ void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
 void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
 	       const char *newname, unsigned flags);
 
+void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+	       struct fuse_file_info *fi);
+void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
@@ -203,14 +209,15 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len
 		  struct fuse_file_info *fi);
 void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi);
 /* The copy, and the kernel is told what changed. */
-ssize_t copy_range(struct session *se, store_ino in, uint64_t off_in, store_ino out,
-		   uint64_t off_out, uint64_t n);
+ssize_t copy_range(struct session *se, store_ino in, uint64_t fh_in, uint64_t off_in, store_ino out,
+		   uint64_t fh_out, uint64_t off_out, uint64_t n);
 void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t off_in, struct fuse_file_info *fi_in,
 			fuse_ino_t out, off_t off_out, struct fuse_file_info *fi_out, size_t len,
 			int flags);
 void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi,
 	      unsigned flags, const void *in, size_t in_size, size_t out_size);
 
+void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
 void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
