@@ -149,7 +149,7 @@ static int locks_init(struct ovl *o)
 	pthread_rwlockattr_destroy(&a);
 	pthread_mutex_init(&o->dirty_lock, NULL);
 	notify_init(o);
-	denials_init(&o->denials);
+	judge_init(&o->judge, NULL, place_path, o);
 	return 0;
 }
 
@@ -199,7 +199,7 @@ static void ovl_free(struct ovl *o)
 	buf_release(&o->changed_nodes);
 	buf_release(&o->known_log);
 	policy_free(o->policy);
-	denials_release(&o->denials);
+	judge_release(&o->judge);
 	notify_release(o);
 	pthread_mutex_destroy(&o->dirty_lock);
 	pthread_rwlock_destroy(&o->lock);
@@ -277,6 +277,7 @@ int ovl_open(const struct ovl_opts *opts, struct ovl **ret)
 		r = changes_init(o);
 	if (r == 0)
 		r = policy_new(opts->policy, NULL, &o->policy);
+	o->judge.policy = o->policy;
 	if (r == 0)
 		r = ovl_load(o);
 	if (r < 0) {

@@ -15,13 +15,13 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "fs/core/content.h"
-#include "fs/core/denials.h"
 #include "fs/core/hostsrc.h"
 #include "fs/core/ino_set.h"
 #include "fs/core/journal.h"
 #include "fs/core/ovl.h"
 #include "fs/core/redo.h"
 #include "fs/core/table.h"
+#include "policy/judge.h"
 #include "policy/policy.h"
 
 #define XATTR_VALUE_MAX (64u << 10)
@@ -243,7 +243,7 @@ struct ovl {
 	uint32_t host_ttl_ms;
 	size_t dirty_max, inodes_max;
 	struct policy *policy;
-	struct denials denials;
+	struct judge judge; /* of @policy */
 	struct content_env *cenv;
 	uint64_t seed;
 
@@ -422,6 +422,16 @@ int name_may_look(struct ovl *o, struct node *dir, const char *name, size_t len,
 /* May the name be taken away, by removal or by a move? */
 int name_may_go(struct ovl *o, struct node *dir, const char *name, size_t len,
 		const char *op) MUST_USE;
+/* May @n, at @from, be renamed to @to, where @old is; NULL: nothing? -EXDEV: other rules would hold below. */
+struct place_at {
+	struct node *dir;
+	const char *name;
+	size_t len;
+};
+int may_rename(struct ovl *o, const struct place_at *from, struct node *n,
+	       const struct place_at *to, struct node *old, bool exchange) MUST_USE;
+/* For struct judge. EX. */
+int place_path(void *ovl, void *where, struct buf *out);
 
 /* ---- links.c: the places of files with several links (EX, freeze) ---- */
 

@@ -57,41 +57,6 @@ static int not_below(struct ovl *o, struct node *dir, const struct node *top)
 	return 0;
 }
 
-/* May @n come to be at @to? */
-static int check_put(struct ovl *o, const struct end *to, struct node *n)
-{
-	bool isdir = S_ISDIR(n->rec.mode);
-	int r = name_may(o, to->dir, to->name, to->len,
-			 isdir ? POLICY_MAY_WRITE | POLICY_MAY_MKDIR
-			       : POLICY_MAY_WRITE | POLICY_MAY_PUT,
-			 "rename");
-
-	/* A file with a place that is protected stays where it is. */
-	return r < 0 || isdir ? r : node_may(o, n, POLICY_MAY_WRITE, "rename");
-}
-
-static int check_policy(struct ovl *o, struct end *from, struct end *to, bool exchange)
-{
-	int r;
-
-	if (policy_trivial(o->policy))
-		return 0;
-	r = name_may_go(o, from->dir, from->name, from->len, "rename");
-	if (r == 0 && to->n)
-		r = name_may_go(o, to->dir, to->name, to->len, "rename");
-	if (r == 0)
-		r = check_put(o, to, from->n);
-	if (r == 0 && exchange)
-		r = check_put(o, from, to->n);
-	if (r < 0 || (!S_ISDIR(from->n->rec.mode) && !(exchange && S_ISDIR(to->n->rec.mode))))
-		return r;
-	/* What lies below would silently come under other rules. */
-	return policy_same_below(o->policy, name_policy(o, from->dir, from->name, from->len),
-				 name_policy(o, to->dir, to->name, to->len))
-		       ? 0
-		       : -EXDEV;
-}
-
 static int check_replace(struct ovl *o, const struct end *from, const struct end *to)
 {
 	bool a = S_ISDIR(from->n->rec.mode), b;
@@ -135,7 +100,8 @@ static int check(struct ovl *o, struct end *from, struct end *to, unsigned flags
 	if (r == 0 && from->n == to->n)
 		return 1; /* two names of one file: nothing is to be done */
 	if (r == 0)
-		r = check_policy(o, from, to, exchange);
+		r = may_rename(o, &(struct place_at){from->dir, from->name, from->len}, from->n,
+			       &(struct place_at){to->dir, to->name, to->len}, to->n, exchange);
 	if (r == 0 && !exchange)
 		r = check_replace(o, from, to);
 	return r;

@@ -63,19 +63,16 @@ int name_policy(struct ovl *o, struct node *dir, const char *name, size_t len)
 
 void node_found(struct ovl *o, struct node *dir, const char *name, size_t len, struct node *n)
 {
+	bool several;
 	int s;
 
 	if (policy_trivial(o->policy))
 		return;
 	s = name_policy(o, dir, name, len);
-	if (S_ISDIR(n->rec.mode) || n->rec.nlink < 2) {
-		n->pol = s;
-		return;
-	}
-	/* A file with several places may be used only as all of them may. */
-	(void)node_policy(o, n);
-	n->pol = n->pol == POL_UNKNOWN ? policy_unseen(o->policy, s)
-				       : policy_meet(o->policy, n->pol, s);
+	several = !S_ISDIR(n->rec.mode) && n->rec.nlink > 1;
+	if (several)
+		(void)node_policy(o, n);
+	n->pol = judge_found(o->policy, n->pol, s, several);
 }
 
 static int any_place(void *arg, store_ino parent, const char *name, size_t len)
@@ -94,81 +91,70 @@ void node_moved(struct ovl *o, struct node *n)
 
 /* ---- verdicts ---- */
 
-static bool allows(struct ovl *o, int state, unsigned what)
+/* The path of @where. Looking for it may load what nobody holds: not that, which is in use. */
+int place_path(void *ovl, void *where, struct buf *out)
 {
-	return (policy_may(o->policy, state) & what) == what;
-}
-
-/* The path of @n, and of @name in it. Looking for it may load what nobody holds: not @n, which is in use. */
-static int place_path(struct ovl *o, struct node *n, const char *name, size_t len, struct buf *out)
-{
+	struct node *n = where;
 	int r;
 
 	node_pin(n);
-	r = path_of(o, n->ino, out);
+	r = path_of(ovl, n->ino, out);
 	atomic_fetch_sub(&n->pins, 1);
-	if (r == 0 && name && out->len > 1)
-		r = buf_put(out, "/", 1);
-	return r == 0 && name ? buf_put(out, name, len) : r;
+	return r;
 }
 
-/* @other: as in struct denial_of. */
-static int refuse(struct ovl *o, struct node *n, const char *name, size_t len, unsigned what,
-		  const char *op, const char *other)
+static struct judge_node judged(struct ovl *o, struct node *n)
 {
-	/* A longer one, which a command makes step by step, is not worth the memory. */
-	cleanup_buf struct buf path = {.max = 4096};
-	struct denial_of of = {.op = op, .other = other, .need = POLICY_READ};
+	return (struct judge_node){.where = n,
+				   .state = policy_trivial(o->policy) ? 0 : node_policy(o, n),
+				   .isdir = S_ISDIR(n->rec.mode)};
+}
 
-	if (!op || place_path(o, n, name, len, &path) < 0)
-		return -EACCES;
-	if (what & (POLICY_MAY_WRITE | POLICY_MAY_PUT | POLICY_MAY_MKDIR))
-		of.need = POLICY_WRITE;
-	of.path = (const char *)path.data;
-	denials_note(&o->denials, o->policy, &of);
-	return -EACCES;
+static struct judge_name judged_name(struct ovl *o, struct node *dir, const char *name, size_t len)
+{
+	return (struct judge_name){.where = dir,
+				   .dir = policy_trivial(o->policy) ? 0 : node_policy(o, dir),
+				   .name = name,
+				   .len = len};
 }
 
 int node_may(struct ovl *o, struct node *n, unsigned what, const char *op)
 {
-	if (policy_trivial(o->policy) || allows(o, node_policy(o, n), what))
-		return 0;
-	return refuse(o, n, NULL, 0, what, op, "another link of it is at a place that is closed");
+	const struct judge_node j = judged(o, n);
+
+	return judge_node(&o->judge, &j, what, op);
 }
 
 int name_may(struct ovl *o, struct node *dir, const char *name, size_t len, unsigned what,
 	     const char *op)
 {
-	if (policy_trivial(o->policy) || allows(o, name_policy(o, dir, name, len), what))
-		return 0;
-	return refuse(o, dir, name, len, what, op,
-		      "a rule names something below it, so only a directory can be made here");
+	const struct judge_name j = judged_name(o, dir, name, len);
+
+	return judge_name(&o->judge, &j, what, op);
 }
 
 int name_may_look(struct ovl *o, struct node *dir, const char *name, size_t len, const char *op)
 {
-	int s;
+	const struct judge_name j = judged_name(o, dir, name, len);
 
-	if (policy_trivial(o->policy))
-		return 0;
-	s = name_policy(o, dir, name, len);
-	if (allows(o, s, POLICY_MAY_PASS))
-		return 0;
-	(void)refuse(o, dir, name, len, POLICY_MAY_PASS, op, "");
-	return policy_hides(o->policy, s) ? 1 : -EACCES;
+	return judge_look(&o->judge, &j, op);
 }
 
 int name_may_go(struct ovl *o, struct node *dir, const char *name, size_t len, const char *op)
 {
-	int r;
+	const struct judge_name j = judged_name(o, dir, name, len);
 
-	if (policy_trivial(o->policy))
-		return 0;
-	r = name_may(o, dir, name, len, POLICY_MAY_WRITE, op);
-	if (r == 0 && policy_pinned(o->policy, node_policy(o, dir), name, len))
-		r = refuse(o, dir, name, len, POLICY_MAY_WRITE, op,
-			   "a rule names it or something below it, so it stays where it is");
-	return r;
+	return judge_go(&o->judge, &j, op);
+}
+
+int may_rename(struct ovl *o, const struct place_at *from, struct node *n,
+	       const struct place_at *to, struct node *old, bool exchange)
+{
+	const struct judge_name a = judged_name(o, from->dir, from->name, from->len);
+	const struct judge_name b = judged_name(o, to->dir, to->name, to->len);
+	const struct judge_node x = judged(o, n), y = judged(o, old ? old : n);
+
+	return judge_rename(&o->judge, &a, &x, &b, old ? &y : NULL, exchange);
 }
 
 /* ---- for the front end ---- */
@@ -192,12 +178,12 @@ int ovl_denials(struct ovl *o, uint64_t since, int (*fn)(void *arg, const struct
 {
 	struct each_denial e = {.fn = fn, .arg = arg};
 
-	return denials_each(&o->denials, since, each_denial, &e, ret_total);
+	return denials_each(&o->judge.denials, since, each_denial, &e, ret_total);
 }
 
 uint64_t ovl_denied(struct ovl *o)
 {
-	return denials_seq(&o->denials);
+	return denials_seq(&o->judge.denials);
 }
 
 bool ovl_opens_matter(const struct ovl *o)
@@ -218,16 +204,17 @@ int ovl_may_open(struct ovl *o, store_ino ino, bool change)
 	lock_shared(o);
 	n = node_find(o, ino);
 	yes = n && n->pol != POL_UNKNOWN &&
-	      allows(o, n->pol, S_ISDIR(n->rec.mode) ? POLICY_MAY_LIST : what);
+	      policy_may(o->policy, n->pol) & (S_ISDIR(n->rec.mode) ? POLICY_MAY_LIST : what);
 	unlock(o);
 	if (yes)
 		return 0;
 	lock_excl(o);
 	r = node_get(o, ino, &n);
-	if (r == 0 && S_ISDIR(n->rec.mode))
-		r = node_may(o, n, POLICY_MAY_LIST, "list");
-	else if (r == 0)
-		r = node_may(o, n, what, change ? "open for writing" : "open");
+	if (r == 0) {
+		const struct judge_node j = judged(o, n);
+
+		r = judge_open(&o->judge, &j, change);
+	}
 	unlock(o);
 	return r;
 }

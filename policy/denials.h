@@ -1,5 +1,5 @@
 /*
- * fs/core/denials.h - what the policy refused, so that it can be told why something failed.
+ * policy/denials.h - what the policy refused, so that it can be told why something failed.
  *
  * One entry for a place and an operation, at its last time; the oldest go when there are DENIALS_MAX. Costs nothing
  * while nothing is refused. Threads: a leaf lock of its own.
