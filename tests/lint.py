@@ -19,6 +19,7 @@ LAYERS = {
     "policy/": ["base/", "policy/"],
     "net/": ["base/", "net/"],
     "fs/core/": ["base/", "store/", "policy/", "fs/core/"],
+    "fs/through/": ["base/", "policy/", "fs/core/ovl.h", "fs/core/table.h", "fs/fuse/tree.h", "fs/through/"],
     "fs/fuse/": ["base/", "store/record.h", "store/store.h", "fs/core/ovl.h", "fs/fuse/"],
     # The client's side: no store, no core, nothing of the server.
     "fs/ctl/ctl_": ["base/", "fs/ctl/ctl_msg.h", "fs/ctl/ctl_client.h", "fs/ctl/ctl_internal.h", "fs/ctl/ctl_place.h",

@@ -1,0 +1,280 @@
+/* Where files are: finding them by name, and whether they are still there. */
+#include "fs/through/through_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define OPEN_TRIES 100
+#define DELETED    " (deleted)" /* proc_pid_fd(5) */
+
+/* Made anew for every command, or of no use to it. */
+static const struct {
+	const char *name;
+	bool dir;
+} masked[] = {{"proc", true}, {"sys", true},   {"dev", true},
+	      {"run", true},  {"boot", false}, {"lost+found", false}};
+
+bool place_masked(const struct tnode *dir, const char *name, bool *ret_dir)
+{
+	*ret_dir = false;
+	if (dir->parent || !dir->kept_fd)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(masked); i++) {
+		if (!strcmp(masked[i].name, name)) {
+			*ret_dir = masked[i].dir;
+			return true;
+		}
+	}
+	return name[0] == '.';
+}
+
+/* File systems that show this process and its kernel: a file of theirs is no file of the host's, and through
+ * some of them (the memory of processes) whoever opens it is everything. */
+static bool is_kernels(int fd)
+{
+	static const uint32_t types[] = {
+		0x9fa0,     0x62656572, 0x63677270, 0x27e0eb,   0x64626720, 0x74726163,
+		0x73636673, 0x1cd1,     0xcafe4a11, 0x6165676c, 0xde5e81e4, 0x42494e4d,
+		0x65735543, 0x62656570, 0xf97cff8c, 0x6e736673, 0x19800202, 0x50494446,
+	};
+	struct statfs s;
+
+	if (fstatfs(fd, &s) < 0)
+		return true;
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+		if ((uint32_t)s.f_type == types[i])
+			return true;
+	return false;
+}
+
+static int open_once(int dirfd, const char *name)
+{
+	struct open_how how = {
+		.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+	};
+	long fd = -1;
+
+	/* EAGAIN: a rename ran beside the walk and the kernel could not prove "beneath" */
+	for (int tries = 0; tries < OPEN_TRIES; tries++) {
+		fd = syscall(SYS_openat2, dirfd, name, &how, sizeof(how));
+		if (fd >= 0 || errno != EAGAIN)
+			break;
+	}
+	return (int)fd;
+}
+
+int place_open(struct through *t, int dirfd, const struct ident *dir, const char *name,
+	       struct ident *ret_id, struct stat *ret_st, int *ret_fd)
+{
+	cleanup_fd int fd = TNODE_TRY(t, open_once(dirfd, name));
+	int r;
+
+	if (fd < 0)
+		return errno == EXDEV || errno == ELOOP ? -ENOENT : ret_nerrno();
+	r = ident_of(fd, ret_id, ret_st);
+	if (r < 0)
+		return r;
+	if ((ret_id->dev != dir->dev || ret_id->mnt != dir->mnt) && is_kernels(fd))
+		return -ENOENT;
+	*ret_fd = steal_fd(&fd);
+	return 0;
+}
+
+/* ---- is it still there? ---- */
+
+/* Does its name in its directory still mean it? For paths that are too long for anything else. */
+static int name_holds(struct through *t, struct tnode *n)
+{
+	char name[STORE_NAME_MAX + 1];
+	cleanup_use struct use up = {0};
+	cleanup_fd int fd = -1;
+	struct ident id;
+	struct stat st;
+	int r = tnode_use_parent(t, n, name, &up);
+
+	if (r == 0)
+		r = place_open(t, up.fd, &up.n->id, name, &id, &st, &fd);
+	if (r == -ENOENT || r == -ENOTDIR)
+		return -ESTALE;
+	if (r < 0)
+		return r;
+	return ident_same(&id, &n->id) ? 0 : -ESTALE;
+}
+
+/* One component more: what is in @u becomes its child. */
+static int step(struct through *t, struct use *u, const char *name, size_t len)
+{
+	struct use next = {0};
+	struct ident id;
+	struct stat st;
+	bool dir;
+	int fd, r = place_masked(u->n, name, &dir) ? -ESTALE : 0;
+
+	if (r == 0)
+		r = place_open(t, u->fd, &u->n->id, name, &id, &st, &fd);
+	if (r == 0)
+		r = tnode_found(t, u, name, len, fd, &id, &st, &next);
+	if (r < 0)
+		return r == -ENOENT || r == -ENOTDIR ? -ESTALE : r;
+	use_end(u);
+	*u = next;
+	return 0;
+}
+
+/* The host has moved @n to @path. */
+static int relocate(struct through *t, struct tnode *n, const char *path)
+{
+	cleanup_use struct use u = {0};
+	const char *at = path, *part;
+	size_t len;
+	int r = tnode_use(t, STORE_ROOT_INO, FRESH_ENOUGH, &u);
+
+	while (r == 0 && policy_component(&at, &part, &len)) {
+		char name[STORE_NAME_MAX + 1];
+
+		if (len > STORE_NAME_MAX)
+			return -ESTALE;
+		memcpy(name, part, len);
+		name[len] = 0;
+		r = step(t, &u, name, len);
+	}
+	if (r == 0 && u.n != n)
+		r = -ESTALE;
+	return r;
+}
+
+/* What the kernel keeps of it was allowed before. */
+static void told(struct through *t, const struct tnode *n, int before, int now)
+{
+	if (policy_may(t->policy, before) & ~policy_may(t->policy, now) && t->notify.inval_inode)
+		t->notify.inval_inode(t->notify.arg, n->ino);
+}
+
+static int moved(struct through *t, struct tnode *n, const char *path)
+{
+	size_t skip = strlen(t->prefix);
+	int before, now, r;
+
+	through_lock(t);
+	before = n->pol;
+	through_unlock(t);
+	r = strncmp(path, t->prefix, skip) || path[skip] != '/' ? -ESTALE
+								: relocate(t, n, path + skip);
+	through_lock(t);
+	/* It is somewhere, and nobody knows what holds there. */
+	now = r < 0 ? policy_leaf(POLICY_DENY) : n->pol;
+	through_unlock(t);
+	told(t, n, before, now);
+	return r;
+}
+
+/* "PATH (deleted)": no name any more, or is that its name? */
+static bool is_deleted(const struct tnode *n, int fd, const char *path, size_t len)
+{
+	size_t tail = strlen(DELETED);
+	struct stat st, named;
+
+	if (len < tail || strcmp(path + len - tail, DELETED) != 0)
+		return false;
+	if (fstat(fd, &st) < 0 || st.st_nlink == 0)
+		return true;
+	return fstatat(AT_FDCWD, path, &named, AT_SYMLINK_NOFOLLOW) < 0 ||
+	       named.st_dev != n->id.dev || named.st_ino != n->id.ino;
+}
+
+static void checked(struct through *t, struct tnode *n, bool gone)
+{
+	through_lock(t);
+	n->checked = io_now_ms();
+	n->gone = gone;
+	through_unlock(t);
+}
+
+static int compare(struct through *t, struct tnode *n, int fd, const char *want)
+{
+	char path[4096];
+	ssize_t len = readlinkat(t->proc_fd, fd_name(fd).s, path, sizeof(path) - 1);
+
+	if (len < 0)
+		return errno == ENAMETOOLONG ? -ENAMETOOLONG : ret_nerrno();
+	path[len] = 0;
+	if (!strcmp(path, want)) {
+		checked(t, n, false);
+		return 0;
+	}
+	if (is_deleted(n, fd, path, (size_t)len)) {
+		checked(t, n, true);
+		return 0;
+	}
+	return moved(t, n, path);
+}
+
+/* The path that the host should name; -ENAMETOOLONG. */
+static int wanted(struct through *t, struct tnode *n, struct buf *ret)
+{
+	int r = buf_puts(ret, t->prefix);
+
+	through_lock(t);
+	if (r == 0)
+		r = tnode_path(n, ret);
+	through_unlock(t);
+	if (r == 0)
+		r = buf_put(ret, "", 1);
+	return r == 0 && ret->len > 4000 ? -ENAMETOOLONG : r;
+}
+
+/* Names one above the other, up to a place whose path can be told. */
+static int check_deep(struct through *t, struct tnode *n)
+{
+	uint64_t up = n->ino;
+	int r = 0;
+
+	for (size_t depth = 0; r == 0 && depth < DEPTH_MAX; depth++) {
+		cleanup_buf struct buf want = {0};
+		cleanup_use struct use u = {0};
+		struct tnode *m;
+
+		through_lock(t);
+		m = tnode_find(t, up);
+		up = m && m->parent ? m->parent->ino : 0;
+		through_unlock(t);
+		if (!m || !up)
+			return -ESTALE;
+		r = wanted(t, m, &want);
+		if (r == 0)
+			return tnode_use(t, m->ino, FRESH_NOW, &u);
+		if (r == -ENAMETOOLONG)
+			r = name_holds(t, m);
+	}
+	return r;
+}
+
+int place_check(struct through *t, struct tnode *n, int fd, enum fresh fresh)
+{
+	cleanup_buf struct buf want = {0};
+	long long then;
+	int r;
+
+	if (n == t->root)
+		return 0;
+	through_lock(t);
+	then = n->checked;
+	through_unlock(t);
+	if (fresh == FRESH_ENOUGH && then && io_now_ms() - then < THROUGH_TTL_MS)
+		return 0;
+	r = wanted(t, n, &want);
+	if (r == 0)
+		r = compare(t, n, fd, (const char *)want.data);
+	if (r == -ENAMETOOLONG) {
+		r = check_deep(t, n);
+		if (r == 0)
+			checked(t, n, false);
+	}
+	return r;
+}
