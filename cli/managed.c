@@ -67,28 +67,31 @@ static int show_host(struct cli_managed *m, struct diag *diag)
 	return r;
 }
 
-int cli_managed_tree(const char *cwd, const char *env, struct diag *diag, struct cli_managed *ret)
+int cli_managed_tree(const char *cwd, const char *env, bool through, struct diag *diag,
+		     struct cli_managed *ret)
 {
 	char own[CLI_ENV_MAX];
-	int r = show_host(ret, diag);
+	int r = through ? 0 : show_host(ret, diag);
 
 	if (r < 0)
 		return r;
 	cli_env_name(cwd ? cwd : "/", false, own);
-	(void)snprintf(ret->name, sizeof(ret->name), "%.50s-profile", own);
+	(void)snprintf(ret->name, sizeof(ret->name), "%.50s-%s", own,
+		       through ? "through" : "profile");
 	ret->opts.env = env ? env : ret->name;
 	ret->opts.create = true;
+	ret->opts.through = through;
 	ret->opts.overlays = ret->overlays;
 	return 0;
 }
 
-int cli_managed(const struct profile *p, const char *env, struct diag *diag,
+int cli_managed(const struct profile *p, const char *env, bool through, struct diag *diag,
 		struct cli_managed *ret)
 {
 	int r = policy_rules_encode(&p->rules, &ret->policy);
 
 	if (r == 0)
-		r = cli_managed_tree(p->cwd, env, diag, ret);
+		r = cli_managed_tree(p->cwd, env, through, diag, ret);
 	if (r == 0)
 		r = profile_vars(p, &ret->vars);
 	if (r == 0)

@@ -15,9 +15,9 @@ struct cli_managed {
 };
 void cli_managed_release(struct cli_managed *m);
 #define cleanup_managed __attribute__((cleanup(cli_managed_release)))
-/* The tree alone, of the project @cwd. @env NULL: one of the project's own. */
-int cli_managed_tree(const char *cwd, const char *env, struct diag *diag,
+/* The tree alone, of the project @cwd. @env NULL: one of the project's own. @through: what is written goes to the host. */
+int cli_managed_tree(const char *cwd, const char *env, bool through, struct diag *diag,
 		     struct cli_managed *ret) MUST_USE;
 /* The tree under the profile. */
-int cli_managed(const struct profile *p, const char *env, struct diag *diag,
+int cli_managed(const struct profile *p, const char *env, bool through, struct diag *diag,
 		struct cli_managed *ret) MUST_USE;

@@ -13,6 +13,7 @@
 void cli_local_release(struct cli_local *l)
 {
 	free(l->cwd);
+	free(l->tmp);
 	free(l->own[0]);
 	free(l->own[1]);
 	*l = (struct cli_local){0};
@@ -58,6 +59,19 @@ int cli_local_init(const struct cli_config *c, struct diag *diag, struct cli_loc
 		.closed = ret->closed,
 		.landlock_only = c->landlock_only,
 	};
+	return 0;
+}
+
+int cli_local_through(struct cli_local *l, const char *env)
+{
+	char own[CLI_ENV_MAX];
+
+	cli_env_name(l->cwd, false, own);
+	if (asprintf(&l->tmp, "/tmp/rattan-tmp-%u-%s", (unsigned)geteuid(), env ? env : own) < 0) {
+		l->tmp = NULL;
+		return -ENOMEM;
+	}
+	l->l.session_tmp = l->tmp;
 	return 0;
 }
 

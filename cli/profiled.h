@@ -13,10 +13,13 @@
 struct cli_local {
 	struct profile_local l;
 	char *cwd;
+	char *tmp; /* of a session that writes through */
 	char *own[2];
 	const char *closed[3];
 };
 int cli_local_init(const struct cli_config *c, struct diag *diag, struct cli_local *ret) MUST_USE;
+/* The session's directory is one on the host, of environment @env (NULL: the project's own). */
+int cli_local_through(struct cli_local *l, const char *env) MUST_USE;
 void cli_local_release(struct cli_local *l);
 #define cleanup_local __attribute__((cleanup(cli_local_release)))
 

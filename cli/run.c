@@ -438,10 +438,12 @@ static int check_options(const struct run_args *a)
 {
 	if (a->keep && a->rm)
 		return cli_fail(CLI_USAGE, "run: --keep and --rm exclude each other");
-	if (a->write_through)
+	if (a->write_through && !a->profile)
 		return cli_fail(CLI_USAGE,
-				"run: --write-through is not there: what is written stays in the "
-				"environment, where rattan diff shows it");
+				"run: --write-through needs a --profile that says where");
+	if (a->write_through && a->rm)
+		return cli_fail(CLI_USAGE, "run: --rm drops what an environment keeps, and with "
+					   "--write-through it keeps nothing");
 	if (a->explain && !a->profile)
 		return cli_fail(CLI_USAGE, "run: --explain needs a --profile to explain");
 	return -1;
@@ -470,7 +472,7 @@ static int run(int argc, char **argv)
 		{"set", 0, CLI_LIST, &a.set, "NAME=VALUE", "a parameter of a role's profile"},
 		{"session", 0, CLI_TEXT, &a.session, "NAME", "name of a role's session"},
 		{"write-through", 0, CLI_FLAG, &a.write_through, NULL,
-		 "not there: changes stay in the environment"},
+		 "with a managed profile: what is written goes to the host at once"},
 		{"keep", 0, CLI_FLAG, &a.keep, NULL,
 		 "leave changes in the environment (the default)"},
 		{"rm", 0, CLI_FLAG, &a.rm, NULL, "drop uncommitted changes at the end"},

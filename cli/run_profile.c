@@ -56,6 +56,8 @@ static int check_profiled(const struct run_args *a, const struct profile *p)
 					   "do not go with it");
 	if (p->family != PROFILE_ROLE && (a->set.n || a->session))
 		return cli_fail(CLI_USAGE, "run: --set and --session are for a role's profile");
+	if (a->write_through && p->family != PROFILE_MANAGED)
+		return cli_fail(CLI_USAGE, "run: --write-through is for a managed profile");
 	/* What cannot be held there is not silently left out. */
 	if (p->family == PROFILE_ROLE &&
 	    (a->text || a->shell || a->cwd || a->timeout || a->promises || a->rm || v->env ||
@@ -106,7 +108,7 @@ static int run_managed(const struct run_args *a, struct run_plan *plan, const st
 {
 	cleanup_managed struct cli_managed m = {0};
 	struct diag diag = {0};
-	int r = cli_managed(p, a->view.env, &diag, &m);
+	int r = cli_managed(p, a->view.env, a->write_through, &diag, &m);
 
 	/* Those of the command line stand behind, and win. */
 	for (size_t i = 0; r == 0 && m.vars[i]; i++)
@@ -135,6 +137,8 @@ int run_profiled(const struct run_args *a, struct run_plan *plan)
 	if (r == 0)
 		r = cli_local_init(&config, &d, &local);
 	local.l.net = &net;
+	if (r == 0 && a->write_through)
+		r = cli_local_through(&local, a->view.env);
 	if (r == 0)
 		r = cli_profile_read(a->profile, &local.l, &d, &p);
 	cli_config_release(&config);
@@ -146,6 +150,10 @@ int run_profiled(const struct run_args *a, struct run_plan *plan)
 	if (!p->network && !p->role && a->view.net.allow.n)
 		fprintf(stderr,
 			"rattan: the profile has no network, and --allow-domain gives it none\n");
+	if (a->write_through && plan->view.limits.disk)
+		return cli_fail(CLI_USAGE,
+				"run: --limit disk counts what an environment keeps, and "
+				"with --write-through it keeps nothing");
 	if (a->explain)
 		return cli_profile_explain(p, &a->set, a->cmd, a->ncmd);
 	if (p->family == PROFILE_ROLE)

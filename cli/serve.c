@@ -12,7 +12,7 @@
 struct args {
 	struct cli_view_opts view;
 	const char *prefix, *level, *profile, *sandbox;
-	bool keep, no_checkpoints;
+	bool keep, no_checkpoints, write_through;
 };
 
 /* Whoever types "rattan" sees nothing happen otherwise. */
@@ -118,7 +118,9 @@ static int serve_profiled(const struct args *a, struct mcp_serve_opts *o)
 		r = cli_local_init(&config, &diag, &local);
 	local.l.net = &net;
 	if (r == 0)
-		r = cli_managed_tree(local.cwd, a->view.env, &diag, &m);
+		r = a->write_through ? cli_local_through(&local, a->view.env) : 0;
+	if (r == 0)
+		r = cli_managed_tree(local.cwd, a->view.env, a->write_through, &diag, &m);
 	if (r < 0) {
 		cli_config_release(&config);
 		return cli_fail_errno(r, &diag, "serve");
@@ -127,9 +129,17 @@ static int serve_profiled(const struct args *a, struct mcp_serve_opts *o)
 	o->local = &local.l;
 	o->limits = limits.run;
 	o->disk_max = limits.disk;
+	if (r == 0 && a->write_through && limits.disk)
+		r = cli_fail(CLI_USAGE,
+			     "serve: --limit disk counts what an environment keeps, and with "
+			     "--write-through it keeps nothing");
 	o->env = m.opts.env;
 	o->overlays = m.opts.overlays;
 	o->noverlays = m.opts.noverlays;
+	o->through = a->write_through;
+	/* There is nothing to drop or to keep. */
+	o->keep = o->keep || o->through;
+	o->no_checkpoints = o->no_checkpoints || o->through;
 	if (r == 0)
 		r = start(a, o);
 	cli_config_release(&config);
@@ -150,6 +160,9 @@ static int serve(const struct args *a)
 	struct diag diag = {0};
 	int r;
 
+	if (a->write_through && !a->profile && !a->sandbox)
+		return cli_fail(CLI_USAGE, "serve: --write-through needs --sandbox or --profile, "
+					   "which say where");
 	if (a->profile || a->sandbox)
 		return serve_profiled(a, &o);
 	r = cli_view(&a->view, &v, &diag);
@@ -200,6 +213,8 @@ static int run(int argc, char **argv)
 		 "a managed profile: what every command may do"},
 		{"sandbox", 0, CLI_TEXT, &a.sandbox, "MODE",
 		 "inherit (what each call brings), read-only, workspace-write, danger-full-access"},
+		{"write-through", 0, CLI_FLAG, &a.write_through, NULL,
+		 "with --sandbox or --profile: what is written goes to the host at once"},
 		{"log-level", 0, CLI_TEXT, &a.level, "L",
 		 "error, warn, info or debug; default: warn"},
 		{0},

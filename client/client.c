@@ -329,6 +329,9 @@ int client_scratch(struct client *c, const char *path, struct diag *diag)
 		return r;
 	r = fence_scratch(at.root_fd, path, diag);
 	ctl_attach_release(&at);
+	/* The mount shows all as ours. */
+	if (r == 0 && c->opts.through)
+		r = fence_own(path, diag);
 	return r;
 }
 

@@ -149,3 +149,16 @@ int fence_scratch(int root_fd, const char *path, struct diag *diag)
 				err_text(r))
 		     : 0;
 }
+
+int fence_own(const char *path, struct diag *diag)
+{
+	struct stat st;
+
+	if (lstat(path, &st) < 0)
+		return diag_set(diag, ret_nerrno(), "the session's directory %s: %s", path,
+				err_text(errno));
+	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || st.st_mode & (S_IWGRP | S_IWOTH))
+		return diag_set(diag, -EPERM,
+				"the session's directory %s is somebody else's; remove it", path);
+	return 0;
+}

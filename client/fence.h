@@ -13,3 +13,5 @@
 int fence_places(int root_fd, const char *writable, char *ret, size_t size) MUST_USE;
 /* An empty directory at @path, 0700: what was in it is removed. */
 int fence_scratch(int root_fd, const char *path, struct diag *diag) MUST_USE;
+/* @path of the host is the user's own directory and nobody else can change it: -EPERM. */
+int fence_own(const char *path, struct diag *diag) MUST_USE;

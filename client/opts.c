@@ -93,8 +93,10 @@ int client_opts_dup(const struct ctl_env_opts *o, struct ctl_env_opts *ret)
 {
 	int r;
 
-	*ret = (struct ctl_env_opts){
-		.create = o->create, .no_start = o->no_start, .disk_max = o->disk_max};
+	*ret = (struct ctl_env_opts){.create = o->create,
+				     .no_start = o->no_start,
+				     .through = o->through,
+				     .disk_max = o->disk_max};
 	r = dup_text(o->data_dir, &ret->data_dir);
 	if (r == 0)
 		r = dup_text(o->env ? o->env : "default", &ret->env);

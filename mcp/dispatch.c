@@ -32,10 +32,22 @@ static const char instructions_profile[] =
 	"env_rollback goes back to any. Uncommitted changes are dropped when the session ends, unless the user keeps "
 	"them.";
 
+static const char instructions_through[] =
+	"rattan is a sandbox over the host's own tree: paths are the host's, and what is written goes to the host at "
+	"once, and cannot be taken back here. A profile says what may be read and written; what it refuses is told with "
+	"the rule. Run commands with shell_run (a real shell; long ones become jobs: shell_job_wait, shell_job_output). "
+	"Read and change files with the file tools. env_diff, env_commit and env_rollback have nothing to work on.";
+
+static const char *instructions_of(const struct mcp_serve_opts *o)
+{
+	if (o->through)
+		return instructions_through;
+	return o->sandbox != MCP_SANDBOX_NONE ? instructions_profile : instructions;
+}
+
 static int put_info(const struct server *s, struct buf *b)
 {
 	bool inherit = s->opts->sandbox == MCP_SANDBOX_INHERIT;
-	bool profile = s->opts->sandbox != MCP_SANDBOX_NONE;
 	int r = buf_puts(b, "\"capabilities\":{\"tools\":{}");
 
 	if (!r && inherit)
@@ -43,7 +55,7 @@ static int put_info(const struct server *s, struct buf *b)
 				"\":{\"version\":\"" PROFILE_META_VERSION "\"}}");
 	if (!r)
 		r = buf_puts(b, "},\"instructions\":");
-	return r ? r : json_put_cstr(b, profile ? instructions_profile : instructions);
+	return r ? r : json_put_cstr(b, instructions_of(s->opts));
 }
 
 static void do_initialize(struct server *s, const struct msg *m, struct reply_to *to)

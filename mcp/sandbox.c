@@ -63,6 +63,7 @@ static int make_client(struct sandbox *s, const struct profile *p, struct client
 	struct ctl_env_opts eo = {.data_dir = o->data_dir,
 				  .env = o->env,
 				  .base = o->base,
+				  .through = o->through,
 				  .create = true,
 				  .disk_max = o->disk_max,
 				  .overlays = o->overlays,

@@ -39,6 +39,7 @@ struct mcp_serve_opts {
 	const char *data_dir;              /* NULL: the default */
 	const char *env;                   /* NULL: "default"; made when missing */
 	const char *base;                  /* NULL: "host" */
+	bool through; /* the environment shows the host itself: ctl_env_opts.through */
 	const struct ctl_overlay *overlays;
 	size_t noverlays;
 	const struct mcp_bind *binds;

@@ -147,6 +147,7 @@ static int make_client(struct mcp_session *s, const char *name, struct diag *dia
 
 	if (own) {
 		eo.base = o->base;
+		eo.through = o->through;
 		eo.overlays = o->overlays;
 		eo.noverlays = o->noverlays;
 		eo.writable = o->writable;

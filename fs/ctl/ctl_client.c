@@ -196,7 +196,7 @@ static int start_daemon(const struct ctl_env_opts *o, const char *data, const ch
 	ctl_argv_opt(&a, "--data-dir", data);
 	ctl_argv_opt(&a, "--run-dir", place);
 	ctl_argv_opt(&a, "--env", or_default(o->env, "default"));
-	ctl_argv_opt(&a, "--base", o->base);
+	ctl_argv_opt(&a, "--base", o->through ? CTL_BASE_THROUGH : o->base);
 	for (size_t i = 0; i < o->noverlays; i++)
 		ctl_argv_opt(&a, "--overlay", overlays[i]);
 	for (size_t i = 0; !o->policy.len && o->writable && o->writable[i]; i++)
@@ -268,6 +268,7 @@ static int agree(const struct ctl_env_opts *o, struct ctl *c, struct diag *diag)
 	rq.writable = (char **)(uintptr_t)o->writable;
 	rq.policy = o->policy;
 	rq.disk = o->disk_max;
+	rq.through = o->through;
 	r = call(c, &rq, -1, diag, NULL, NULL);
 	free(overlays);
 	return r;
@@ -282,6 +283,7 @@ int ctl_open(const struct ctl_env_opts *o, struct diag *diag, struct ctl **ret)
 	if (!c)
 		return -ENOMEM;
 	c->sock = -1;
+	c->through = o->through;
 	r = ctl_data_path(o->data_dir, o->create && !o->no_start, diag, &data);
 	if (r == 0)
 		r = ctl_place(data, or_default(o->env, "default"), diag, &c->place);
@@ -339,7 +341,8 @@ int ctl_fd(const struct ctl *c)
 
 int ctl_attach_leased(struct ctl *c, const char *what, struct diag *diag, struct ctl_attach *ret)
 {
-	struct ctl_req rq = {.op = CTL_OP_ATTACH, .what = (char *)(uintptr_t)what};
+	struct ctl_req rq = {
+		.op = CTL_OP_ATTACH, .what = (char *)(uintptr_t)what, .through = c->through};
 	int r = call(c, &rq, -1, diag, &ctl_table_attach, ret);
 
 	ret->root_fd = ret->userns_fd = ret->mntns_fd = ret->tied_fd = -1;

@@ -31,6 +31,9 @@ struct ctl_bytes {
 	size_t len;
 };
 
+/* The name of what an environment that writes through begins on: nothing. */
+#define CTL_BASE_THROUGH "through"
+
 struct ctl_env_opts {
 	const char *data_dir; /* NULL: ctl_data_dir() */
 	const char *env;      /* NULL: "default" */
@@ -46,6 +49,9 @@ struct ctl_env_opts {
 	const char *const *writable;
 	/* The whole policy instead, as policy/rules.h writes it; empty: none. The same holds. */
 	struct ctl_bytes policy;
+	/* It shows the host itself, and what is written goes there: -EEXIST when it was made without, or the other way
+	 * round. Then there is no base, and there are no overlays. */
+	bool through;
 	uint64_t disk_max; /* bytes that may become new to the store, from now on; 0: as it is */
 };
 

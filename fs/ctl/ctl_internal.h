@@ -8,6 +8,7 @@
 struct ctl {
 	int sock;
 	uint64_t last_id;
+	bool through;  /* of ctl_env_opts */
 	char *place;   /* the environment's runtime directory */
 	struct buf in; /* the last message */
 	int fds[IO_MAX_FDS];

@@ -57,6 +57,7 @@ struct ctl_req {
 	struct ctl_bytes policy; /* of OPEN, instead of writable */
 	uint64_t token, disk;
 	bool force, all, automatic, rw;
+	bool through; /* of OPEN and ATTACH */
 };
 int ctl_req_encode(const struct ctl_req *rq, struct buf *out) MUST_USE;
 /* -EPROTONOSUPPORT: *ret_version is what the message speaks; @ret has the id when there is one. */

@@ -78,7 +78,11 @@ static int op_open(struct call *c)
 	int r = c->rq.disk ? env_set_disk_max(c->env, c->rq.disk, &c->diag) : 0;
 
 	return r < 0 ? r
-		     : env_agree(c->env, c->owner, c->rq.overlays, c->rq.writable, &c->rq.policy,
+		     : env_agree(c->env, c->owner,
+				 &(struct env_wish){.overlays = c->rq.overlays,
+						    .writable = c->rq.writable,
+						    .policy = &c->rq.policy,
+						    .through = c->rq.through},
 				 &c->diag);
 }
 
@@ -91,7 +95,7 @@ static int op_attach(struct call *c)
 		r = env_lease(c->env, c->owner, c->rq.what, -1, &c->diag);
 	if (r < 0)
 		return r;
-	r = env_attach(c->env, c->owner, &c->diag, &at);
+	r = env_attach(c->env, c->owner, c->rq.through, &c->diag, &at);
 	if (r < 0 && c->rq.what)
 		env_unlease(c->env, c->owner);
 	if (r < 0)

@@ -83,7 +83,7 @@ static int open_record(struct env *e, const struct env_opts *o, struct diag *dia
 		return diag_set(diag, r, "cannot read environment \"%s\": %s%s", o->name,
 				err_text(r),
 				r == -EBADMSG ? " (it is damaged; run rattan fsck)" : "");
-	return env_overlays_check(e->store, &e->rec, o->overlays, diag);
+	return r < 0 ? r : env_overlays_check(e->store, &e->rec, o->overlays, diag);
 }
 
 static int open_ns(struct env *e)
@@ -168,6 +168,18 @@ int env_open(const struct env_opts *o, struct diag *diag, struct env **ret)
 	r = env_policy_parse(o->writable, NULL, diag, &e->policy);
 	if (r == 0)
 		r = open_record(e, o, diag);
+	e->through = r == 0 && !strcmp(e->rec.base_name, CTL_BASE_THROUGH);
+	/* Until somebody says what is allowed nothing is. */
+	if (e->through)
+		policy_rules_release(&e->policy.rules);
+	if (e->through)
+		e->policy = (struct env_policy){0};
+	if (r == 0 && e->through && e->host_dir)
+		r = diag_set(
+			diag, -EOPNOTSUPP,
+			"environment \"%s\" writes through to the host: there is nothing else to "
+			"be mounted",
+			o->name);
 	if (r == 0)
 		r = env_set_disk_max(e, o->disk_max, diag);
 	if (r == 0)
@@ -242,21 +254,40 @@ int env_broken_fd(const struct env *e)
 	return store_broken_fd(e->store);
 }
 
-int env_agree(struct env *e, const void *owner, char *const *overlays, char *const *writable,
-	      const struct ctl_bytes *policy, struct diag *diag)
+/* Whoever does not know that an environment writes through must not come into it, and who wants that not into another. */
+static int check_through(const struct env *e, bool through, struct diag *diag)
 {
+	if (through == e->through)
+		return 0;
+	return through ? diag_set(
+				 diag, -EEXIST,
+				 "environment \"%s\" exists and keeps what is written; use another "
+				 "--env, or leave --write-through out",
+				 e->rec.name)
+		       : diag_set(
+				 diag, -EEXIST,
+				 "environment \"%s\" writes through to the host; it takes a profile "
+				 "and --write-through",
+				 e->rec.name);
+}
+
+int env_agree(struct env *e, const void *owner, const struct env_wish *w, struct diag *diag)
+{
+	bool asks = w->writable || (w->policy && w->policy->len);
 	struct env_policy want = {0};
 	int r;
 
 	ENV_LOCK(e);
-	r = env_overlays_check(e->store, &e->rec, overlays, diag);
+	r = w->through || asks || w->overlays ? check_through(e, w->through, diag) : 0;
 	if (r == 0)
-		r = env_binds_check_locked(e, overlays, diag);
+		r = env_overlays_check(e->store, &e->rec, w->overlays, diag);
+	if (r == 0)
+		r = env_binds_check_locked(e, w->overlays, diag);
 	if (r < 0)
 		return r;
-	if (!writable && !(policy && policy->len))
+	if (!asks)
 		return env_ensure_locked(e, diag);
-	r = env_policy_parse(writable, policy, diag, &want);
+	r = env_policy_parse(w->writable, w->policy, diag, &want);
 	if (r < 0)
 		return r;
 	if (policy_rules_same(&want.rules, &e->policy.rules)) {
@@ -288,7 +319,8 @@ static int dup_to(int fd, int *ret)
 	return *ret < 0 ? ret_nerrno() : 0;
 }
 
-int env_attach(struct env *e, const void *owner, struct diag *diag, struct ctl_attach *ret)
+int env_attach(struct env *e, const void *owner, bool through, struct diag *diag,
+	       struct ctl_attach *ret)
 {
 	struct ovl_counts n;
 	int r;
@@ -296,7 +328,9 @@ int env_attach(struct env *e, const void *owner, struct diag *diag, struct ctl_a
 	memset(ret, 0, sizeof(*ret));
 	ret->root_fd = ret->userns_fd = ret->mntns_fd = ret->tied_fd = -1;
 	ENV_LOCK(e);
-	r = env_ensure_locked(e, diag);
+	r = check_through(e, through, diag);
+	if (r == 0)
+		r = env_ensure_locked(e, diag);
 	if (r == 0 && env_shown_replaced_locked(e) && env_check_idle_locked(e, owner, NULL) == 0)
 		r = env_fresh_locked(e, diag);
 	if (r == 0)
@@ -320,7 +354,8 @@ int env_attach(struct env *e, const void *owner, struct diag *diag, struct ctl_a
 	ret->generation = e->generation;
 	ovl_counts(e->cur.ovl, &n);
 	ret->token = env_token_locked(e, n.changes);
-	ret->denied = env_token_locked(e, ovl_denied(e->cur.ovl));
+	ret->denied = env_token_locked(e, e->cur.through ? through_denied(e->cur.through)
+							 : ovl_denied(e->cur.ovl));
 	return 0;
 }
 

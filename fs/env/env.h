@@ -78,13 +78,21 @@ void env_patience_end(struct env *e);
 struct mend_note;
 void env_keep_mend(struct env *e, const struct mend_note *n);
 
-/* -EEXIST: @overlays (host, mount, ...) are not what the environment shows. @policy (as policy_rules_encode() writes
- * it), or else @writable, other than the mount's: a fresh mount, -EBUSY while others hold leases. All may be NULL. */
-int env_agree(struct env *e, const void *owner, char *const *overlays, char *const *writable,
-	      const struct ctl_bytes *policy, struct diag *diag) MUST_USE;
+/* What a client expects of the mount; all may be NULL. */
+struct env_wish {
+	char *const *overlays; /* host, mount, ... */
+	char *const *writable;
+	const struct ctl_bytes
+		*policy; /* as policy_rules_encode() writes it; instead of @writable */
+	bool through;    /* what is written goes to the host */
+};
+/* -EEXIST: @overlays are not what the environment shows, or it writes through and that was not asked for, or the other
+ * way round. A policy other than the mount's: a fresh mount, -EBUSY while others hold leases. */
+int env_agree(struct env *e, const void *owner, const struct env_wish *w,
+	      struct diag *diag) MUST_USE;
 /* The descriptors in @ret are the caller's. When a host directory that is shown was made anew, and nobody
- * but @owner holds a lease, of a fresh mount. */
-int env_attach(struct env *e, const void *owner, struct diag *diag,
+ * but @owner holds a lease, of a fresh mount. @through: as in struct env_wish. */
+int env_attach(struct env *e, const void *owner, bool through, struct diag *diag,
 	       struct ctl_attach *ret) MUST_USE;
 
 /* Keep the control socket for the next daemon. */

@@ -245,6 +245,12 @@ int env_bind(struct env *e, const void *owner, pid_t pid, int host_fd, const cha
 	if (!host || !mount || host_fd < 0)
 		return diag_set(diag, -EINVAL,
 				"a bind needs a descriptor, its path and a mount point");
+	if (e->through)
+		return diag_set(
+			diag, -EOPNOTSUPP,
+			"environment \"%s\" shows the host itself: there is nowhere to bind "
+			"something else",
+			e->rec.name);
 	r = check_place(mount, diag);
 	if (r < 0)
 		return r;

@@ -7,6 +7,7 @@
 
 #include "fs/core/ovl.h"
 #include "fs/env/env.h"
+#include "fs/through/through.h"
 #include "policy/rules.h"
 #include "store/store.h"
 
@@ -45,7 +46,8 @@ struct env_shown {
 struct env_mount {
 	struct session *se;
 	struct ovl *ovl;
-	int root_fd; /* O_PATH */
+	struct through *through; /* what is served; NULL: the ovl. Lives as long as the session */
+	int root_fd;             /* O_PATH */
 	char dir[4096];
 	bool up; /* session and mount are there; the ovl may be there without */
 };
@@ -73,6 +75,7 @@ struct env {
 	int store_lock_fd;
 	char *mount_root, *host_dir;
 	bool own_ns, allow_other;
+	bool through; /* it shows the host itself, and has nothing of its own */
 	int userns_fd, mntns_fd;
 	int ended_fd; /* epoll: holds the end of the session while that is served */
 	struct session_ids ids;
@@ -129,6 +132,9 @@ void env_keep_lease_locked(struct env *e, struct env_lease *l);
 bool env_process_gone(int pidfd);
 
 /* ---- env_mount.c ---- */
+
+/* -EOPNOTSUPP with a sentence where there is nothing that could be kept, compared or taken back. */
+int env_check_kept(const struct env *e, struct diag *diag) MUST_USE;
 
 /* @resume: the journal is a dead daemon's. */
 int env_open_ovl(struct env *e, const struct policy_rules *policy, struct session *se, bool resume,

@@ -47,6 +47,12 @@ int env_mount_tree(struct env *e, struct env_mount *m, struct diag *diag)
 				  .connection = e->generation + 1};
 	int r;
 
+	if (m->through) {
+		so.tree = through_tree(m->through);
+		/* The host says whose a file is, in this process's own terms. */
+		so.ids.store_uid = so.ids.show_uid;
+		so.ids.store_gid = so.ids.show_gid;
+	}
 	(void)snprintf(name, sizeof(name), "rattan:%s", e->rec.name);
 	r = keeper_mount(&e->link, &ko, diag, &so.fuse_fd);
 	if (r < 0)
@@ -127,6 +133,31 @@ static int start(struct env *e, struct env_mount *m, struct diag *diag)
 	return 0;
 }
 
+static int open_through(struct env *e, struct env_mount *m, struct diag *diag)
+{
+	const struct through_opts o = {.policy = &e->policy.rules, .notify = session_notify(m->se)};
+
+	return e->through ? through_open(&o, diag, &m->through) : 0;
+}
+
+static void end_session(struct env_mount *m)
+{
+	session_stop(m->se);
+	through_close(m->through);
+	m->se = NULL;
+	m->through = NULL;
+}
+
+int env_check_kept(const struct env *e, struct diag *diag)
+{
+	if (!e->through)
+		return 0;
+	return diag_set(diag, -EOPNOTSUPP,
+			"environment \"%s\" writes through: what was changed went straight to the "
+			"host, and nothing is kept that could be compared, committed or taken back",
+			e->rec.name);
+}
+
 static int mount_up(struct env *e, struct diag *diag)
 {
 	struct env_mount m = {.root_fd = -1};
@@ -137,15 +168,18 @@ static int mount_up(struct env *e, struct diag *diag)
 		r = session_new(&m.se);
 	if (r < 0)
 		return diag_set(diag, r, "cannot make a session: %s", err_text(r));
-	r = env_open_ovl(e, &e->policy.rules, m.se, false, &m.ovl);
+	r = open_through(e, &m, diag);
+	/* Beside the host's tree it is what is asked for history, and nobody changes it. */
+	if (r == 0)
+		r = env_open_ovl(e, &e->policy.rules, e->through ? NULL : m.se, false, &m.ovl);
 	if (r < 0) {
-		session_stop(m.se);
+		end_session(&m);
 		return diag_set(diag, r, "cannot open the tree: %s", err_text(r));
 	}
 	r = start(e, &m, diag);
 	if (r < 0) {
 		ovl_notify_end(m.ovl);
-		session_stop(m.se);
+		end_session(&m);
 		(void)!ovl_close(m.ovl);
 	}
 	return r;
@@ -163,12 +197,14 @@ static int mount_again(struct env *e, struct diag *diag)
 	if (r < 0)
 		return diag_set(diag, r, "cannot make a session: %s", err_text(r));
 	n = session_notify(m.se);
-	r = ovl_notify_begin(m.ovl, &n);
+	r = open_through(e, &m, diag);
+	if (r == 0 && !e->through)
+		r = ovl_notify_begin(m.ovl, &n);
 	if (r == 0)
 		r = start(e, &m, diag);
 	if (r < 0) {
 		ovl_notify_end(m.ovl);
-		session_stop(m.se);
+		end_session(&m);
 	}
 	return r;
 }
@@ -298,8 +334,7 @@ void env_down_locked(struct env *e)
 	r = keeper_umount(&e->link, m->dir, !e->host_dir);
 	if (r < 0)
 		log_debug("unmount of %s: %s", m->dir, err_text(r));
-	session_stop(m->se);
-	m->se = NULL;
+	end_session(m);
 	m->up = false;
 }
 

@@ -271,7 +271,8 @@ static int base_layer(struct store *s, const char *base, struct diag *diag, stor
 	struct store_layer_info info;
 	int r;
 
-	if (!strcmp(base, "host"))
+	/* What is shown then is not kept: any will do. */
+	if (!strcmp(base, "host") || !strcmp(base, CTL_BASE_THROUGH))
 		return hostbase_get(s, diag, ret);
 	r = env_resolve(s, NULL, base, diag, ret);
 	if (r == 0)

@@ -83,7 +83,8 @@ void env_keep_mount_locked(struct env *e)
 		s->nmounts = e->nmounts;
 		s->disk_max = atomic_load(&e->disk_max);
 		session_init_get(e->cur.se, &s->init);
-		r = s->init.resumable && !getenv("RATTAN_NO_RESEND")
+		/* Open files of the host end with the process that has them open. */
+		r = s->init.resumable && !e->cur.through && !getenv("RATTAN_NO_RESEND")
 			    ? keeper_keep(&e->link, KEEP_MOUNT, 0, s, sizeof(*s), -1)
 			    : -EOPNOTSUPP;
 	}

@@ -169,7 +169,9 @@ int env_commit(struct env *e, const char *message, const char *label, const char
 	if (r < 0)
 		return r;
 	ENV_LOCK(e);
-	r = env_ensure_locked(e, diag);
+	r = env_check_kept(e, diag);
+	if (r == 0)
+		r = env_ensure_locked(e, diag);
 	if (r == 0)
 		r = check_expect(e, expect, diag);
 	if (r == 0)
@@ -284,7 +286,9 @@ int env_move(struct env *e, const void *owner, enum env_move what, const char *r
 
 	memset(ret, 0, sizeof(*ret));
 	ENV_LOCK(e);
-	r = env_ensure_locked(e, diag);
+	r = env_check_kept(e, diag);
+	if (r == 0)
+		r = env_ensure_locked(e, diag);
 	if (r == 0)
 		r = find_target(e, what, rev, diag, &target);
 	if (r < 0)

@@ -200,8 +200,10 @@ int env_diff(struct env *e, const char *a, const char *b, struct diag *diag,
 {
 	struct diff_ctx x = {.fn = fn, .arg = arg};
 	store_layer from, to;
-	int r = diff_sides(e, a, b, diag, &from, &to);
+	int r = env_check_kept(e, diag);
 
+	if (r == 0)
+		r = diff_sides(e, a, b, diag, &from, &to);
 	if (r < 0)
 		return r;
 	r = diff_layers(e->store, from, to, 0, diff_one, &x);
@@ -284,7 +286,9 @@ static int cat_any(struct env *e, const char *rev, const char *path, struct diag
 	{
 		ENV_LOCK(e);
 		if (!rev) {
-			r = env_ensure_locked(e, diag);
+			r = env_check_kept(e, diag);
+			if (r == 0)
+				r = env_ensure_locked(e, diag);
 			return r < 0 ? r : cat_from(e->cur.ovl, path, fd, ret_mode);
 		}
 		r = env_resolve(e->store, e->rec.name, rev, diag, &layer);
@@ -364,7 +368,8 @@ int env_denials(struct env *e, uint64_t token, struct diag *diag, uint64_t *ret_
 		if (token >> TOKEN_BITS != env_token_locked(e, 0) >> TOKEN_BITS)
 			return diag_set(diag, -ESTALE, "the token is of an earlier mount");
 	}
-	r = ovl_denials(e->cur.ovl, since, fn, arg, &total);
+	r = e->cur.through ? through_denials(e->cur.through, since, fn, arg, &total)
+			   : ovl_denials(e->cur.ovl, since, fn, arg, &total);
 	*ret_token = env_token_locked(e, total);
 	*ret_total = total > since ? total - since : 0;
 	return r;

@@ -3,7 +3,7 @@
  *
  * Locks: t->change (rwlock; operations on names hold it, a rename exclusively, so that no name is another thing between its
  * verdict and its move), then t->lock, for a few instructions: the tables, places, states and references. No system
- * call that can wait is made under t->lock. A node's descriptor stays while somebody uses it (tnode_use).
+ * call that can wait is made under t->lock, but for closing what nobody uses. A node's descriptor stays while somebody uses it (tnode_use).
  */
 #pragma once
 

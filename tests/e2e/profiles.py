@@ -1,10 +1,11 @@
 #!/usr/bin/python3
-"""The cases of managed profiles, of profiles.json: through the evaluator (--explain) and through real runs, unprivileged.
+"""The cases of managed profiles, of profiles.json: through the evaluator (--explain) and through real runs, unprivileged;
+copy-on-write, and with --write-through, where what changed on the host must be what may be written.
 
     profiles.py [NUMBER...]          only these
     profiles.py inside [NUMBER...]   only those that need hosts, in a network of the test's own (nethosts.py)
 """
-# timeout: 600
+# timeout: 900
 import json
 import os
 import pathlib
@@ -23,6 +24,8 @@ ACCESS = {"r": "read", "w": "write", "d": "deny"}
 KINDS = {"root": "root", "min": "minimal", "proj": "project_roots", "tmp": "slash_tmp", "stmp": "tmpdir", "moon": "moon"}
 INSIDE = sys.argv[1:2] == ["inside"]
 ENV = "hosts" if INSIDE else "cases"  # a daemon for each: they live in different namespaces
+MODES = {"copy": ["-e", ENV], "through": ["-e", ENV + "-through", "--write-through"]}
+TMP = {"copy": "/tmp/rattan-session", "through": f"/tmp/rattan-tmp-{os.getuid()}-{ENV}-through"}
 bad = count = 0
 
 
@@ -104,7 +107,7 @@ def listing(top):
     return sorted(out)
 
 
-def run(c, steps, profile, top):
+def run(c, steps, profile, top, mode):
     """All steps in one sandbox; a step of the host's is done when the sandbox asks for it."""
     script = ["exec 2>&1"]
     for i, (cmd, _) in enumerate(steps):
@@ -112,7 +115,7 @@ def run(c, steps, profile, top):
             script.append(f"echo; echo '@@ {i} host'; read -r _ <&9")
         else:
             script.append(f"echo; echo '@@ {i}'; ( {fill(cmd, top)} ); echo \"@@ rc $?\"")
-    p = subprocess.Popen([RATTAN, "run", "--profile", str(profile), "-e", ENV, *c.get("args", []), "--", "bash", "-c", "exec 9<&0 0</dev/null\n" + "\n".join(script)],
+    p = subprocess.Popen([RATTAN, "run", "--profile", str(profile), *MODES[mode], *c.get("args", []), "--", "bash", "-c", "exec 9<&0 0</dev/null\n" + "\n".join(script)],
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     seen, host, at = b"", [], None
     got = {}
@@ -138,10 +141,10 @@ def run(c, steps, profile, top):
         if cmd.startswith("host: "):
             continue
         rc, out = got.get(i, (None, seen.decode(errors="replace")))
-        ok = rc is not None and (want == "ok" and rc == 0 or want == "no" and rc != 0 or want[0] == "=" and rc == 0 and fill(want[1:], top) in out)
+        ok = rc is not None and (want == "ok" and rc == 0 or want == "no" and rc != 0 or want[0] == "=" and rc == 0 and fill(want[1:], top).replace("/tmp/rattan-session", TMP[mode]) in out)
         if c.get("never") and c["never"] in out:
             ok = False
-        check(ok, f"{c['n']}: {cmd} -> {want}", f"rc {rc}: {out}")
+        check(ok, f"{c['n']} {mode}: {cmd} -> {want}", f"rc {rc}: {out}")
 
 
 def rules_of(c):
@@ -150,37 +153,59 @@ def rules_of(c):
     return SPEC["nets"][r] if isinstance(r, str) else r
 
 
-def case(i, c):
-    top = HERE / f"c{i}"
+def verdict(profile, path):
+    r = subprocess.run([RATTAN, "run", "--profile", str(profile), "--explain", "--", path], capture_output=True, text=True, errors="replace")
+    return (r.stdout.split() or ["?"])[0]
+
+
+def check_changed(c, profile, before, after):
+    """What is different on the host may be written, or leads to such a place and had to be made."""
+    paths = {e[0] for e in set(before) ^ set(after)}
+    old = {e[0] for e in before}
+    wrote = {p for p in paths if verdict(profile, p) == "write"}
+    rest = {p for p in paths - wrote if p in old or not any(w.startswith(p + "/") for w in wrote)}
+    # What is closed goes along with its directory, where it is as closed: the same file with the same bytes.
+    here, there = ({e[1:]: e[0] for e in x if e[0] in rest} for x in (before, after))
+    rest -= {p for k in here.keys() & there.keys() for p in (here[k], there[k]) if os.path.basename(here[k]) == os.path.basename(there[k])}
+    check(not rest, f"{c['n']} through: on the host nothing else changed", rest)
+
+
+def case(i, c, mode):
+    top = HERE / f"{mode}{i}"
     make(c.get("tree", []), top)
     for m in c.get("mode", []):
-        mode, path = m.split()
-        os.chmod(top / path, int(mode, 8))
+        bits, path = m.split()
+        os.chmod(top / path, int(bits, 8))
     CONFIG.parent.mkdir(parents=True, exist_ok=True)
     CONFIG.write_text(json.dumps({**c.get("config", {}), **rules_of(c), **({"runtime": c["runtime"]} if "runtime" in c else {})}))
-    profile = HERE / f"c{i}.json"
+    profile = HERE / f"{mode}{i}.json"
     profile.write_text(json.dumps(document(c, top)))
     before = listing(top)
     if "refused" in c:
-        r = subprocess.run([RATTAN, "run", "--profile", str(profile), "-e", ENV, "--", "touch", "/tmp/ran"], capture_output=True, text=True)
-        check(r.returncode not in (0, 1, 127) and c["refused"] in r.stderr, f"{c['n']}: refused: {c['refused']}", f"{r.returncode} {r.stderr}")
+        r = subprocess.run([RATTAN, "run", "--profile", str(profile), *MODES[mode], "--", "touch", "/tmp/ran"], capture_output=True, text=True)
+        check(r.returncode not in (0, 1, 127) and c["refused"] in r.stderr, f"{c['n']} {mode}: refused: {c['refused']}", f"{r.returncode} {r.stderr}")
         return
-    for v in c.get("say", []):
+    for v in c.get("say", []) if mode == "copy" else []:
         want, path = fill(v, top).split(" ", 1)
         r = subprocess.run([RATTAN, "run", "--profile", str(profile), "--explain", "--", path], capture_output=True, text=True)
         check(r.returncode == 0 and r.stdout.split()[:1] == [want], f"{c['n']}: {v}", r.stdout + r.stderr)
     if "run" in c:
-        run(c, c["run"], profile, top)
+        run(c, c["run"], profile, top, mode)
     if "again" in c:
-        run(c, c["again"], profile, top)
-    if not any(s[0].startswith("host: ") for s in c.get("run", [])):
+        run(c, c["again"], profile, top, mode)
+    if any(s[0].startswith("host: ") for s in c.get("run", [])):
+        return
+    if mode == "through":
+        check_changed(c, profile, before, listing(top))
+    else:
         check(listing(top) == before, f"{c['n']}: the host is as it was", set(listing(top)) ^ set(before))
 
 
 def run_cases(only, hosts):
     for i, c in enumerate(SPEC["cases"]):
         if bool(c.get("hosts")) == hosts and (not only or c["n"] in only):
-            case(i, c)
+            for mode in MODES:
+                case(i, c, mode)
 
 
 def main():
