@@ -2,12 +2,14 @@
  * tree yet, and nothing is logged: the records stay in the journal until a flush has them. */
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "fs/core/ovl_internal.h"
 
 struct redo {
 	struct ovl *o;
 	struct content_redo contents;
-	/* Ended; and spoken of, but nowhere to be found: then a flush that was not heard of has seen its end. */
+	/* Ended; and spoken of, but nowhere to be found: then a flush that was not heard of has seen its end, which
+	 * stands further on in the journal. */
 	struct ino_set gone, missing;
 	struct table orphans;
 	uint64_t records;
@@ -192,6 +194,8 @@ static int gone(struct redo *x, store_ino ino, const uint8_t *p, size_t len)
 		if (r < 0)
 			return r;
 	}
+	/* A number of a host file may come again. */
+	ino_set_del(&x->missing, ino);
 	return ino_set_add(&x->gone, ino);
 }
 
@@ -270,17 +274,22 @@ static int read_one(struct redo *x, const struct redo_head *h, const uint8_t *p)
 
 static int read_change(struct redo *x, const struct redo_head *h, const uint8_t *p)
 {
-	int r = read_one(x, h, p);
+	int r;
 
 	x->records++;
+	/* Nor may a later record bring it into being: what comes then builds on what could not be applied. */
+	if (ino_set_has(&x->missing, h->ino) && h->type != REDO_GONE && h->type != REDO_DONE)
+		return 0;
+	r = read_one(x, h, p);
 	return r == -ENOENT ? ino_set_add(&x->missing, h->ino) : r;
 }
 
-static int is_gone(void *arg, store_ino ino)
+static int not_gone(void *arg, store_ino ino)
 {
-	const struct redo *x = arg;
-
-	return ino_set_has(&x->gone, ino) ? 0 : -EBADMSG;
+	(void)arg;
+	log_error("the journal speaks of inode %llu, which is not there and did not end",
+		  (unsigned long long)ino);
+	return -EBADMSG;
 }
 
 /* ---- what is known ---- */
@@ -393,8 +402,11 @@ static int each_record(struct redo *x, const uint8_t *p, size_t n,
 		if (h.len > n)
 			return -EBADMSG;
 		r = fn(x, &h, p);
-		if (r < 0)
+		if (r < 0) {
+			log_error("the journal's record %u of inode %llu: %s", h.type,
+				  (unsigned long long)h.ino, err_text(r));
 			return r;
+		}
 		p += h.len;
 		n -= h.len;
 	}
@@ -458,7 +470,7 @@ int redo_all(struct ovl *o)
 	if (r == 0 && layer == o->layer)
 		r = journal_read(o->journal, JOURNAL_CHANGES, change_batch, &x);
 	if (r == 0)
-		r = ino_set_each(&x.missing, is_gone, &x);
+		r = ino_set_each(&x.missing, not_gone, NULL);
 	r = hold_orphans(&x, r);
 	unlock(o);
 	if (x.records)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # kill -9 of the daemon in the middle of a rollback, reset or undo: the next one goes on, the environment stands at one side
 # or the other, whole, and a command runs. RATTAN_LONG: hundreds of kills.
-# timeout: 900
+# timeout: 3000
 . "$RATTAN_SRC/tests/e2e/lib.sh"
 
 keeper() { pgrep -o -u "$(id -u)" -f "rattan-fs env --data-dir $XDG_DATA_HOME/"; }

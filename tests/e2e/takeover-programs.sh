@@ -1,7 +1,7 @@
 #!/bin/bash
 # kill -9 of the daemon under git, sqlite and a compiler: no program notices, what they made is whole, and so is the store.
 # RATTAN_LONG: hundreds of kills.
-# timeout: 900
+# timeout: 3000
 . "$RATTAN_SRC/tests/e2e/lib.sh"
 
 keeper() { pgrep -o -u "$(id -u)" -f "rattan-fs env --data-dir $XDG_DATA_HOME/"; }

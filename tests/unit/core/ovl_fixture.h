@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "fs/core/journal.h"
 #include "fs/core/ovl.h"
 #include "tests/lib/tap.h"
 
@@ -162,6 +163,45 @@ static inline int fx_seal(void *arg, store_layer *ret)
 	if (r == 0)
 		f->layer = *ret;
 	return r;
+}
+
+static inline void fx_copy_data(int from, int to)
+{
+	off_t at = 0, end;
+
+	while ((at = lseek(from, at, SEEK_DATA)) >= 0) {
+		end = lseek(from, at, SEEK_HOLE);
+		while (at < end) {
+			char buf[4096];
+			ssize_t n = pread(from, buf, sizeof(buf), at);
+
+			if (n <= 0 || pwrite(to, buf, (size_t)n, at) != n)
+				tap_fatal("copy of the journal");
+			at += n;
+		}
+	}
+}
+
+/* A journal as it is at one moment: no flush may cut it or append to it meanwhile, which its head would show. -1: there
+ * is no such moment. */
+static inline int fx_journal_copy(int from)
+{
+	for (int i = 0; i < 20; i++) {
+		char before[4096], after[4096];
+		int to;
+
+		if (journal_create(&to) < 0)
+			tap_fatal("journal_create");
+		if (pread(from, before, sizeof(before), 0) != (ssize_t)sizeof(before))
+			tap_fatal("journal head");
+		fx_copy_data(from, to);
+		if (pread(from, after, sizeof(after), 0) != (ssize_t)sizeof(after))
+			tap_fatal("journal head");
+		if (memcmp(before, after, sizeof(before)) == 0)
+			return to;
+		(void)close(to);
+	}
+	return -1;
 }
 
 /* One reference on the directory that holds the last name of @path, and that name. */

@@ -113,6 +113,39 @@ static void test_taken(struct fx *f, int journal)
 	ovl_forget(f->o, e.ino, 1);
 }
 
+/* A flush saw the end of a file and the process died before it could cut the journal, which still says all that was
+ * done to the file, over a store that does not have it any more. */
+static void test_ended(struct fx *f)
+{
+	int journal, before;
+
+	if (journal_create(&journal) < 0 || journal_open(journal, &f->opts.journal) < 0)
+		tap_fatal("journal");
+	f->opts.flags = 0;
+	f->opts.flush_ms = 1u << 30;
+	fx_mount(f);
+	if (fx_make(f, "x", FX_FILE, 0600) < 0 || fx_write(f, "x", 0, "old", 3) != 3 ||
+	    fx_make(f, "stays", FX_FILE, 0600) < 0 || ovl_flush(f->o) < 0)
+		tap_fatal("x");
+	/* A block, the inode, a part of the block; the end. */
+	if (fx_write(f, "x", 0, "a new block", 11) != 11 || fx_write(f, "x", 11, "more", 4) != 4 ||
+	    fx_remove(f, "x", false) < 0 || fx_write(f, "stays", 0, "there", 5) != 5)
+		tap_fatal("changes");
+	before = fx_journal_copy(journal);
+	if (before < 0 || ovl_flush(f->o) < 0)
+		tap_fatal("flush");
+	crash(f, before);
+	ok(f->o != NULL, "a journal goes on over a flush that saw the end of what it speaks of");
+	ok(fx_get(f, "x", &(struct ovl_entry){0}) == -ENOENT, "which is not there again");
+	ok(fx_read(f, "stays", 0, (char[8]){0}, 8) == 5, "the rest is");
+	ok(ovl_flush(f->o) == 0, "and flushed");
+	fx_umount(f);
+	journal_close(f->opts.journal);
+	f->opts.journal = NULL;
+	(void)close(before);
+	(void)close(journal);
+}
+
 int main(void)
 {
 	int journal;
@@ -127,6 +160,7 @@ int main(void)
 	fx_umount(&f);
 	journal_close(f.opts.journal);
 	(void)close(journal);
+	test_ended(&f);
 	fx_close(&f);
 	return tap_done();
 }

@@ -22,43 +22,19 @@ void journal_make(struct model *m)
 	journal_map(m, fd);
 }
 
-static void copy_all(int from, int to)
+/* Something that the last flush has is changed some times, and removed. */
+static void end_one(struct model *m)
 {
-	off_t at = 0, end;
+	char p[PATH_MAX];
 
-	while ((at = lseek(from, at, SEEK_DATA)) >= 0) {
-		end = lseek(from, at, SEEK_HOLE);
-		while (at < end) {
-			char buf[4096];
-			ssize_t n = pread(from, buf, sizeof(buf), at);
-
-			if (n <= 0 || pwrite(to, buf, (size_t)n, at) != n)
-				tap_fatal("copy of the journal");
-			at += n;
-		}
+	pick_there(m, S_IFREG, p);
+	for (unsigned i = 0; i < 4; i++) {
+		changes_before(m);
+		if (i < 3)
+			op_file(m, p);
+		else
+			op_remove(m, p);
 	}
-}
-
-/* As it is at one moment: no flush may cut it or append to it meanwhile, which its head would show. -1: there
- * is no such moment. */
-static int journal_copy(int from)
-{
-	for (int i = 0; i < 20; i++) {
-		char before[4096], after[4096];
-		int to;
-
-		if (journal_create(&to) < 0)
-			tap_fatal("journal_create");
-		if (pread(from, before, sizeof(before), 0) != (ssize_t)sizeof(before))
-			tap_fatal("journal head");
-		copy_all(from, to);
-		if (pread(from, after, sizeof(after), 0) != (ssize_t)sizeof(after))
-			tap_fatal("journal head");
-		if (memcmp(before, after, sizeof(before)) == 0)
-			return to;
-		(void)close(to);
-	}
-	return -1;
 }
 
 /* With the journal as it is, or as it was before a flush that nobody heard of. Open files stay open. */
@@ -68,10 +44,12 @@ void op_crash(struct model *m)
 
 	if (fd < 0)
 		return;
+	if (rnd(m, 2))
+		end_one(m);
 	/* Whoever comes next does not know our counts: references go back all at once, as the kernel's do. */
 	close_twins(m);
 	if (rnd(m, 3) == 0)
-		copy = journal_copy(fd);
+		copy = fx_journal_copy(fd);
 	if (copy >= 0) {
 		say(m, "crash after a flush");
 		fd = copy;
