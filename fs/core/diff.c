@@ -441,6 +441,8 @@ int diff_run(struct diff *d, struct store *s, store_layer from, store_layer to, 
 		r = diff_collect(d, from, to);
 	if (r == 0)
 		r = look_at_all(d);
+	if (r == 0 && d->host_counts)
+		r = -ENODATA;
 	if (r == 0 && d->nout > 1)
 		qsort(d->out, d->nout, sizeof *d->out, change_cmp);
 	return r;

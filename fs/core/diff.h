@@ -44,6 +44,9 @@ struct diff_entry {
 
 enum diff_flags {
 	DIFF_ALL = 1 << 0, /* report changes of times too, of directories as well */
+	DIFF_STORED =
+		1
+		<< 1, /* host directories are not looked at: -ENODATA where one would have to be */
 };
 
 struct diff_counts {
@@ -61,3 +64,7 @@ int diff_layers(struct store *s, store_layer from, store_layer to, unsigned flag
 int diff_commit_id(struct store *s, const struct digest *parent, store_layer from, store_layer to,
 		   const char *message, const char *label, const struct timespec *time,
 		   struct digest *ret_id, struct diff_counts *ret_counts) MUST_USE;
+
+/* Computes the id of @c again from what the store holds: is it the one that @c has? -ENODATA nobody can tell, because
+ * what a host directory held at the time counts. */
+int diff_commit_check(struct store *s, const struct store_commit *c, bool *ret_same) MUST_USE;

@@ -279,9 +279,10 @@ static int put_head(struct buf *b, const struct digest *parent, const char *mess
 	return r < 0 ? r : mp_put_cstr(b, message ? message : "");
 }
 
-int diff_commit_id(struct store *s, const struct digest *parent, store_layer from, store_layer to,
-		   const char *message, const char *label, const struct timespec *time,
-		   struct digest *ret_id, struct diff_counts *ret_counts)
+static int commit_id(struct store *s, unsigned flags, const struct digest *parent, store_layer from,
+		     store_layer to, const char *message, const char *label,
+		     const struct timespec *time, struct digest *ret_id,
+		     struct diff_counts *ret_counts)
 {
 	cleanup_buf struct buf b = {0};
 	struct diff_counts counts = {0};
@@ -289,7 +290,7 @@ int diff_commit_id(struct store *s, const struct digest *parent, store_layer fro
 	int r = put_head(&b, parent, message, label, time);
 
 	if (r == 0)
-		r = diff_run(&d, s, from, to, DIFF_ALL);
+		r = diff_run(&d, s, from, to, flags);
 	if (r == 0)
 		r = mp_put_array(&b, (uint32_t)d.nout);
 	for (size_t i = 0; r == 0 && i < d.nout; i++) {
@@ -301,5 +302,31 @@ int diff_commit_id(struct store *s, const struct digest *parent, store_layer fro
 		r = digest_of(b.data, b.len, ret_id);
 	if (r == 0)
 		*ret_counts = counts;
+	return r;
+}
+
+int diff_commit_id(struct store *s, const struct digest *parent, store_layer from, store_layer to,
+		   const char *message, const char *label, const struct timespec *time,
+		   struct digest *ret_id, struct diff_counts *ret_counts)
+{
+	return commit_id(s, DIFF_ALL, parent, from, to, message, label, time, ret_id, ret_counts);
+}
+
+int diff_commit_check(struct store *s, const struct store_commit *c, bool *ret_same)
+{
+	struct store_layer_info li;
+	struct diff_counts n;
+	store_layer from = 0;
+	struct digest id;
+	int r = store_layer_get(s, c->layer, &li);
+
+	/* As when it was made: automatic states are passed over. */
+	if (r == 0 && li.parent)
+		r = store_head_commit(s, li.parent, &from);
+	if (r == 0)
+		r = commit_id(s, DIFF_ALL | DIFF_STORED, &c->parent, from, c->layer, c->message,
+			      c->label, &c->time, &id, &n);
+	if (r == 0)
+		*ret_same = memcmp(&id, &c->id, sizeof(id)) == 0;
 	return r;
 }

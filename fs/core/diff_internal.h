@@ -82,6 +82,7 @@ struct diff {
 	size_t nshown[2];
 	bool shown_ready;
 	struct diff_source *sources;
+	bool host_counts; /* a host directory had to be looked at, and was not (DIFF_STORED) */
 
 	struct cand *cands[2]; /* vanished, appeared */
 	size_t ncands[2], cands_max[2];

@@ -36,6 +36,11 @@ int diff_source(struct diff *d, const struct host_key *key, struct hostsrc **ret
 	struct diff_source *s;
 	int r;
 
+	if (d->flags & DIFF_STORED) {
+		d->host_counts = true;
+		*ret = NULL;
+		return 0;
+	}
 	for (s = d->sources; s; s = s->next)
 		if (!strcmp(s->key.root, key->root) && s->key.flags == key->flags)
 			break;

@@ -120,6 +120,12 @@ says '/workspace/r/two: damage' 1 rt fsck
 stop
 rm -rf data && cp -r whole data
 
+# A record that is another than what was committed, with a check value that fits: the commit's id tells.
+says ': clean$' 0 rt fsck
+"$RATTAN_BUILD/store_forge" data one || fail "forge"
+says '^damage: commit [0-9a-f]{12}: what the store holds of it is not what was committed' 1 rt fsck
+rm -rf data && cp -r whole data
+
 # A commit, and the record of an environment: the listings name what is damaged and show the rest.
 must rt run -e spare -- true
 must rt env rm spare --force

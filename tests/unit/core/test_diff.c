@@ -202,6 +202,21 @@ static store_layer host_tree(struct tree *t)
 	return l;
 }
 
+/* The id of a commit beside a host directory can be computed again where that does not matter. */
+static void test_host_id(struct tree *t, store_layer at)
+{
+	struct store_commit c = {.layer = at, .time = {7, 5}};
+	struct diff_counts n;
+	bool same = false;
+
+	eq_int(diff_commit_check(t->f.s, &c, &same), -ENODATA, "what the host had is not recorded");
+	tree_write(t, "/srv/own", "own");
+	c.layer = tree_seal(t);
+	if (diff_commit_id(t->f.s, NULL, at, c.layer, "", "", &c.time, &c.id, &n) < 0)
+		tap_fatal("id");
+	ok(diff_commit_check(t->f.s, &c, &same) == 0 && same, "elsewhere the id is told");
+}
+
 static store_layer test_host(struct tree *t)
 {
 	store_layer l = host_tree(t), a, b, c;
@@ -239,6 +254,7 @@ static store_layer test_host(struct tree *t)
 		"R /workspace/LIESMICH > /workspace/README\nA /workspace/old/sub/x\n"
 		"R /srv/deep2 > /workspace/src/deep\nMc /workspace/src/deep/b\n",
 		"and back");
+	test_host_id(t, c);
 	return l;
 }
 

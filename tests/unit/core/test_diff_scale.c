@@ -3,6 +3,8 @@
 #include <time.h>
 
 #include "diff_fixture.h"
+#include "store/key.h"
+#include "store/store_internal.h"
 
 #define MANY 100000
 
@@ -181,12 +183,72 @@ static void test_id(struct tree *t)
 	   (unsigned long long)n.modified);
 }
 
+/* ---- is it still that of what is recorded? ---- */
+
+static bool is_committed(struct tree *t, const struct store_commit *c)
+{
+	bool same = false;
+
+	eq_int(diff_commit_check(t->f.s, c, &same), 0, "an id computed again");
+	return same;
+}
+
+/* Another mode, written as the store itself would write it: no check value can tell. */
+static void forge(struct store *s, store_ino ino, store_layer layer)
+{
+	cleanup_tx MDB_txn *x = NULL;
+	cleanup_buf struct buf b = {0};
+	struct rec_inode rec = {0};
+	uint8_t key[16];
+	MDB_val k = {16, key}, v;
+
+	key_be64(key, ino);
+	key_be64(key + 8, ~layer);
+	if (store_tx_begin(s, &x) < 0 || store_tx_get(s, x, DB_INODES, &k, &v) < 0 ||
+	    rec_inode_decode(v.mv_data, v.mv_size, &rec) < 0)
+		tap_fatal("no inode %llu", (unsigned long long)ino);
+	rec.mode ^= 0100;
+	if (rec_inode_encode(&rec, &b) < 0 ||
+	    store_tx_put(s, x, DB_INODES, &k, &(MDB_val){b.len, b.data}, 0) < 0 ||
+	    store_tx_commit(s, &x) < 0)
+		tap_fatal("forge");
+	rec_inode_release(&rec);
+}
+
+static void test_check(struct tree *t)
+{
+	struct store_commit c = {
+		.parent = {{1}}, .time = {7, 5}, .label = "label", .message = (char[]){"message"}};
+	store_layer a;
+	store_ino ino;
+
+	tree_on(t, 0);
+	tree_write(t, "/f", "f");
+	tree_write(t, "/g", "g");
+	a = tree_seal(t);
+	tree_write(t, "/f", "F");
+	tree_rename(t, "/g", "/h");
+	ino = tree_ino(t, "/f");
+	c.layer = tree_seal(t);
+	c.id = id_of(t, &c.parent, a, c.layer, "message", "label", 7);
+	ok(is_committed(t, &c), "is the same");
+	c.id.b[0] ^= 1;
+	ok(!is_committed(t, &c), "another is not");
+	c.id.b[0] ^= 1;
+	c.label[0] = 'L';
+	ok(!is_committed(t, &c), "nor is that of another label");
+	c.label[0] = 'l';
+	forge(t->f.s, ino, c.layer);
+	ok(!is_committed(t, &c), "nor when a record is another than what was committed");
+}
+
 int main(void)
 {
 	struct tree t = {0};
 
 	fixture_open(&t.f);
 	test_id(&t);
+	test_check(&t);
 	test_many(&t);
 	if (ovl_close(t.o) < 0)
 		tap_fatal("ovl_close");
