@@ -3,7 +3,7 @@
 # all that fsync and commit acknowledged is there afterwards (S2, S5; of the rounds before the last two an eighth is looked at
 # after each, all at the end), fsck finds nothing, the mount can be taken away and
 # the next daemon starts at once. Three hundred times in the long run.
-# timeout: 3000
+# timeout: 5400
 . "$RATTAN_SRC/tests/e2e/lib.sh"
 
 fs=

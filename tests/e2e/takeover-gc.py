@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 """Garbage is collected by other processes while an environment has no daemon, and beside those that come and go: nothing
 that only the journal names is taken. The work copies by reference and removes the source, so that what is left of it has been
-named by several files, for a moment by memory alone, and by files without a name."""
-# timeout: 300
+named by several files, for a moment by memory alone, and by files without a name. Then a commit completes a large host file,
+whose blocks no record names before all of them are there."""
+# timeout: 900
+import hashlib
 import os
 import pathlib
 import random
@@ -14,7 +16,8 @@ import threading
 import time
 
 RATTAN, DATA = os.environ["RATTAN"], os.environ["XDG_DATA_HOME"]
-ROUNDS = 60 if os.environ.get("RATTAN_LONG") else 8
+ROUNDS, COMPLETED = (60, 30) if os.environ.get("RATTAN_LONG") else (8, 4)
+FILE = 80 << 20
 JOB = """
 import os, random
 def content(k, v): return random.Random(k * 1000 + v).randbytes(300000)
@@ -70,6 +73,45 @@ def collect():
     chunks += int(m[1]) if m else 0
 
 
+def killed(env):
+    """The daemon of @env is killed, and garbage collected before there is another: nobody speaks for what it had."""
+    # Beside the keeper there are those that it has forked.
+    keeper = pids("-o", "-f", f"rattan-fs env --data-dir {DATA}/.* --env {env} ")[0]
+    daemon = pids("-n", "-P", str(keeper))[0]
+    os.kill(keeper, signal.SIGSTOP)
+    os.kill(daemon, signal.SIGKILL)
+    for _ in range(2):
+        collect()
+    os.kill(keeper, signal.SIGCONT)
+
+
+def complete():
+    """A commit copies what is left of a host file that was written to: killed in the middle of that."""
+    host = pathlib.Path("proj").resolve()
+    host.mkdir()
+    os.chdir(host)
+    for n in range(COMPLETED):
+        data = random.Random(n).randbytes(FILE)
+        (host / f"big{n}").write_bytes(data)
+        want = hashlib.sha256(data[:10] + b"Y" + data[11:]).hexdigest()
+        rt("run", "--overlay-cwd", "-e", "part", "--", "sh", "-c",
+           f"printf Y | dd of=big{n} bs=1 seek=10 conv=notrunc status=none")
+        commit = subprocess.Popen([RATTAN, "commit", "-e", "part", "-m", f"{n}"], stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True)
+        time.sleep(0.05 + random.random() * 0.5)
+        killed("part")
+        out = commit.communicate(timeout=100)[0]
+        is_ = rt("run", "--overlay-cwd", "-e", "part", "--", "sha256sum", f"big{n}")
+        if not is_.startswith(want):
+            sys.exit(f"FAIL: big{n} is not what it was: {is_} (the commit: {out})")
+        rt("commit", "-e", "part", "-m", f"{n} again", must=False)
+        (host / f"big{n}").unlink()
+        is_ = rt("run", "--overlay-cwd", "-e", "part", "--", "sha256sum", f"big{n}")
+        if not is_.startswith(want):
+            sys.exit(f"FAIL: big{n}, committed, is not what it was: {is_}")
+    os.chdir(host.parent)
+
+
 stop = False
 
 
@@ -86,13 +128,7 @@ t = threading.Thread(target=beside)
 t.start()
 for n in range(ROUNDS):
     time.sleep(1.1 + random.random())
-    keeper = pids("-o", "-f", f"rattan-fs env --data-dir {DATA}/")[0]
-    daemon = pids("-n", "-P", str(keeper))[0]
-    os.kill(keeper, signal.SIGSTOP)
-    os.kill(daemon, signal.SIGKILL)
-    for _ in range(2): # nobody speaks for what the dead one had
-        collect()
-    os.kill(keeper, signal.SIGCONT)
+    killed("default")
     if job.poll() is not None:
         sys.exit(f"FAIL: round {n}: the command ended: {job.communicate()}")
 rt("run", "--", "touch", "/workspace/stop")
@@ -105,4 +141,5 @@ if job.returncode or "all there" not in out:
 if not chunks:
     sys.exit("FAIL: no garbage was ever found: this test shows nothing")
 rt("commit", "-m", "after")
+complete()
 rt("fsck")

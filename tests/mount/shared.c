@@ -9,10 +9,11 @@
 
 #include "tests/mount/walk.h"
 
-#define QUEUE 300
-#define SLOTS 12
-#define CROWD 120u
-#define HUBS  8
+#define QUEUE  300
+#define SLOTS  12
+#define CROWD  120u
+#define HUBS   8
+#define COMERS 20u /* of each process */
 
 static void put(int fd, const char *name, const char *text)
 {
@@ -78,6 +79,10 @@ void shared_begin(int fd)
 		put(fd, name, text);
 	}
 	for (unsigned i = 0; i < CROWD; i++) {
+		/* Between names that go: whoever lists must not lose its place for that. */
+		(void)snprintf(name, sizeof(name), "crowd/%u.%u", i % 4, i / 4);
+		if (i < 4 * COMERS)
+			put(fd, name, "");
 		(void)snprintf(name, sizeof(name), "crowd/always%u", i);
 		put(fd, name, "");
 	}
@@ -249,7 +254,7 @@ static void crowd(struct walk *w, struct part *s)
 
 	if (fd < 0)
 		die("open crowd");
-	(void)snprintf(name, sizeof(name), "%u.%u", w->proc, rnd(w, 20));
+	(void)snprintf(name, sizeof(name), "%u.%u", w->proc, rnd(w, COMERS));
 	if (unlinkat(fd, name, 0) < 0)
 		put(fd, name, "");
 	names_read(fd, 300 + rnd(w, 500), 0, &n);
