@@ -37,8 +37,8 @@ static int init_rec(struct ovl *o, struct node *n, struct node *dir, const struc
 	return k;
 }
 
-static int new_node(struct ovl *o, struct node *dir, const struct new_inode *what,
-		    const struct ovl_cred *cred, const struct timespec *now, struct node **ret)
+int node_make(struct ovl *o, struct node *dir, const struct new_inode *what,
+	      const struct ovl_cred *cred, const struct timespec *now, struct node **ret)
 {
 	struct node *n;
 	store_ino ino;
@@ -52,8 +52,7 @@ static int new_node(struct ovl *o, struct node *dir, const struct new_inode *wha
 	n->born = o->layer;
 	r = init_rec(o, n, dir, what, cred, now);
 	if (r < 0) {
-		n->rec.nlink = 0;
-		node_reap(o, n);
+		node_unmake(o, n);
 		return r;
 	}
 	if (S_ISDIR(n->rec.mode)) {
@@ -63,6 +62,12 @@ static int new_node(struct ovl *o, struct node *dir, const struct new_inode *wha
 	}
 	*ret = n;
 	return 0;
+}
+
+void node_unmake(struct ovl *o, struct node *n)
+{
+	n->rec.nlink = 0;
+	node_reap(o, n);
 }
 
 /* The directory and the free name in it, for @op. @what: what the policy has to allow there. */
@@ -102,13 +107,12 @@ static int make_locked(struct ovl *o, store_ino parent, const char *name, size_t
 	if (r == 0)
 		r = name_prepare(o, dir, name, len, &e);
 	if (r == 0)
-		r = new_node(o, dir, what, cred, &now, &n);
+		r = node_make(o, dir, what, cred, &now, &n);
 	if (r < 0)
 		return r;
 	r = node_set_place(n, dir->ino, name, len);
 	if (r < 0) {
-		n->rec.nlink = 0;
-		node_reap(o, n);
+		node_unmake(o, n);
 		return r;
 	}
 	node_found(o, dir, name, len, n);
@@ -191,7 +195,7 @@ static int tmpfile_locked(struct ovl *o, store_ino parent, mode_t mode, const st
 	if (r == 0) /* no name yet: it must be allowed everywhere in the directory */
 		r = name_may(o, dir, "", 0, POLICY_MAY_PUT, "create");
 	if (r == 0)
-		r = new_node(o, dir, &what, cred, &now, &n);
+		r = node_make(o, dir, &what, cred, &now, &n);
 	if (r < 0)
 		return r;
 	n->rec.nlink = 0;

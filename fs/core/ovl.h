@@ -139,12 +139,14 @@ int ovl_tmpfile(struct ovl *o, store_ino parent, mode_t mode, const struct ovl_c
 		struct ovl_entry *ret) MUST_USE;
 int ovl_unlink(struct ovl *o, store_ino parent, const char *name) MUST_USE;
 int ovl_rmdir(struct ovl *o, store_ino parent, const char *name) MUST_USE;
-/* @flags: RENAME_NOREPLACE, RENAME_EXCHANGE (renameat2(2)); RENAME_WHITEOUT is -EINVAL. */
+/* @flags: RENAME_NOREPLACE, RENAME_EXCHANGE (renameat2(2)). */
 int ovl_rename(struct ovl *o, store_ino parent, const char *name, store_ino newparent,
 	       const char *newname, unsigned flags) MUST_USE;
-/* The same, and the inodes that were moved, 0 for none: their change time is another now. */
+/* The same, with RENAME_WHITEOUT where @cred, who owns what it leaves, is not NULL; and the inodes that were moved,
+ * 0 for none: their change time is another now. */
 int ovl_rename_told(struct ovl *o, store_ino parent, const char *name, store_ino newparent,
-		    const char *newname, unsigned flags, store_ino ret_moved[static 2]) MUST_USE;
+		    const char *newname, unsigned flags, const struct ovl_cred *cred,
+		    store_ino ret_moved[static 2]) MUST_USE;
 /* Whoever keeps a count of links of its own and lowers it when a removal returns must not take over
  * attributes that it is shown between the removal and that: it would count twice. Attributes of an
  * inode that lost one name of several say so (ovl_attr.unsettled) until ovl_settled() was called.

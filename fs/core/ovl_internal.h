@@ -614,6 +614,11 @@ struct new_inode {
 	dev_t rdev;
 	const char *target;
 };
+/* EX. An inode as @cred makes it in @dir, without a place, not dirty yet. */
+int node_make(struct ovl *o, struct node *dir, const struct new_inode *what,
+	      const struct ovl_cred *cred, const struct timespec *now, struct node **ret) MUST_USE;
+/* Of node_make, when nothing became of it. */
+void node_unmake(struct ovl *o, struct node *n);
 
 /* ---- flush.c ---- */
 int flush_join(struct ovl *o) MUST_USE;

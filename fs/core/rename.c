@@ -1,4 +1,4 @@
-/* rename, with RENAME_NOREPLACE and RENAME_EXCHANGE. */
+/* rename, with RENAME_NOREPLACE, RENAME_EXCHANGE and RENAME_WHITEOUT. */
 #include <linux/fs.h>
 
 #include "fs/core/remove.h"
@@ -102,6 +102,9 @@ static int check(struct ovl *o, struct end *from, struct end *to, unsigned flags
 	if (r == 0)
 		r = may_rename(o, &(struct place_at){from->dir, from->name, from->len}, from->n,
 			       &(struct place_at){to->dir, to->name, to->len}, to->n, exchange);
+	if (r == 0 && flags & RENAME_WHITEOUT)
+		r = name_may(o, from->dir, from->name, from->len, POLICY_MAY_WRITE | POLICY_MAY_PUT,
+			     "rename");
 	if (r == 0 && !exchange)
 		r = check_replace(o, from, to);
 	return r;
@@ -143,22 +146,55 @@ static void moved(struct ovl *o, struct node *n, const struct end *to, struct pl
 	node_dirty(o, n);
 }
 
-static int replace(struct ovl *o, struct end *from, struct end *to)
+/* What a file system that lies over this one takes for "nothing here", for the old name. */
+static int make_whiteout(struct ovl *o, const struct end *from, const struct ovl_cred *cred,
+			 const struct timespec *now, struct node **ret)
+{
+	const struct new_inode what = {.mode = S_IFCHR, .rdev = 0};
+	struct node *n;
+	int r = node_make(o, from->dir, &what, cred, now, &n);
+
+	if (r < 0)
+		return r;
+	r = node_set_place(n, from->dir->ino, from->name, from->len);
+	if (r < 0)
+		node_unmake(o, n);
+	else
+		*ret = n;
+	return r;
+}
+
+/* The old name is @white's from now on, or nobody's. */
+static void leave(struct ovl *o, struct end *from, struct node *white)
+{
+	if (!white) {
+		name_set(o, &from->e, &from->f, 0, 0);
+		return;
+	}
+	node_found(o, from->dir, from->name, from->len, white);
+	name_set(o, &from->e, &from->f, white->ino, white->rec.mode & S_IFMT);
+	node_dirty(o, white);
+}
+
+/* @cred: of the whiteout, NULL for none. */
+static int replace(struct ovl *o, struct end *from, struct end *to, const struct ovl_cred *cred)
 {
 	cleanup_place struct place_plan move = {0}, drop = {0};
 	struct timespec now = now_real();
-	struct node *old = to->n;
+	struct node *old = to->n, *white = NULL;
 	bool isdir = S_ISDIR(from->n->rec.mode), olddir = old && S_ISDIR(old->rec.mode);
 	int r = plan_move(from->n, from, to, &move);
 
 	if (r == 0 && old)
 		r = place_del(o, old, to->dir->ino, to->name, to->len, &drop);
+	if (r == 0 && cred)
+		r = make_whiteout(o, from, cred, &now, &white);
 	if (r < 0)
 		return r;
 	moved(o, from->n, to, &move, &now);
-	if (from->dir == to->dir)
+	if (from->dir == to->dir && !white)
 		listing_rename(o, from->dir, from->name, from->len, to->name, to->len);
-	name_set(o, &from->e, &from->f, 0, 0);
+	leave(o, from, white);
 	name_set(o, &to->e, &to->f, from->n->ino, from->n->rec.mode & S_IFMT);
 	dir_touched(o, from->dir, &now, isdir ? -1 : 0);
 	dir_touched(o, to->dir, &now, (isdir ? 1 : 0) - (olddir ? 1 : 0));
@@ -188,7 +224,7 @@ static int exchange(struct ovl *o, struct end *from, struct end *to)
 }
 
 static int rename_locked(struct ovl *o, store_ino parent, store_ino newparent, struct end *from,
-			 struct end *to, unsigned flags)
+			 struct end *to, unsigned flags, const struct ovl_cred *cred)
 {
 	int r = end_find(o, parent, from, -ENOENT);
 
@@ -198,8 +234,10 @@ static int rename_locked(struct ovl *o, store_ino parent, store_ino newparent, s
 		r = check(o, from, to, flags);
 	if (r == 0)
 		r = prepare(o, from, to);
-	if (r == 0)
-		r = flags & RENAME_EXCHANGE ? exchange(o, from, to) : replace(o, from, to);
+	if (r == 0 && flags & RENAME_EXCHANGE)
+		r = exchange(o, from, to);
+	else if (r == 0)
+		r = replace(o, from, to, flags & RENAME_WHITEOUT ? cred : NULL);
 	return r > 0 ? 0 : r; /* 1: nothing was to be done */
 }
 
@@ -208,12 +246,14 @@ int ovl_rename(struct ovl *o, store_ino parent, const char *name, store_ino newp
 {
 	store_ino moved[2];
 
-	return ovl_rename_told(o, parent, name, newparent, newname, flags, moved);
+	return ovl_rename_told(o, parent, name, newparent, newname, flags, NULL, moved);
 }
 
 int ovl_rename_told(struct ovl *o, store_ino parent, const char *name, store_ino newparent,
-		    const char *newname, unsigned flags, store_ino ret_moved[static 2])
+		    const char *newname, unsigned flags, const struct ovl_cred *cred,
+		    store_ino ret_moved[static 2])
 {
+	const unsigned known = RENAME_NOREPLACE | RENAME_EXCHANGE | (cred ? RENAME_WHITEOUT : 0);
 	struct end from = {.name = name}, to = {.name = newname};
 	int r = name_check(name, &from.len);
 
@@ -221,17 +261,16 @@ int ovl_rename_told(struct ovl *o, store_ino parent, const char *name, store_ino
 		r = name_check(newname, &to.len);
 	if (r < 0)
 		return r;
-	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE) ||
-	    flags == (RENAME_NOREPLACE | RENAME_EXCHANGE))
+	if (flags & ~known || (flags & RENAME_EXCHANGE && flags != RENAME_EXCHANGE))
 		return -EINVAL;
 	if (!strcmp(name, ".") || !strcmp(name, "..") || !strcmp(newname, ".") ||
 	    !strcmp(newname, ".."))
 		return -EBUSY;
-	r = change_begin(o, false);
+	r = change_begin(o, flags & RENAME_WHITEOUT);
 	if (r < 0)
 		return r;
 	lock_excl(o);
-	r = rename_locked(o, parent, newparent, &from, &to, flags);
+	r = rename_locked(o, parent, newparent, &from, &to, flags, cred);
 	ret_moved[0] = from.n ? from.n->ino : 0;
 	ret_moved[1] = to.n && flags & RENAME_EXCHANGE ? to.n->ino : 0;
 	end_release(o, &from);

@@ -88,10 +88,11 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 	       const char *newname, unsigned flags)
 {
 	struct session *se = op_session(req);
+	struct ovl_cred cred = op_cred(req);
 	store_ino moved[2] = {0};
 	int r;
 
-	r = TREE(se, rename, parent, name, newparent, newname, flags, moved);
+	r = TREE(se, rename, parent, name, newparent, newname, flags, &cred, moved);
 	dir_changed(req, r, parent);
 	if (newparent != parent)
 		dir_changed(req, r, newparent);

@@ -47,7 +47,8 @@ struct tree_ops {
 	int (*unlink)(void *t, store_ino parent, const char *name);
 	int (*rmdir)(void *t, store_ino parent, const char *name);
 	int (*rename)(void *t, store_ino parent, const char *name, store_ino newparent,
-		      const char *newname, unsigned flags, store_ino ret_moved[static 2]);
+		      const char *newname, unsigned flags, const struct ovl_cred *cred,
+		      store_ino ret_moved[static 2]);
 	int (*readlink)(void *t, store_ino ino, char ret_target[static 4096]);
 	int (*readdir)(void *t, store_ino dir, uint64_t fh, uint64_t cookie, bool plus,
 		       int (*fn)(void *arg, const char *name, uint64_t cookie,

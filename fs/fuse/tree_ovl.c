@@ -84,9 +84,10 @@ static int o_rmdir(void *t, store_ino parent, const char *name)
 }
 
 static int o_rename(void *t, store_ino parent, const char *name, store_ino newparent,
-		    const char *newname, unsigned flags, store_ino ret_moved[static 2])
+		    const char *newname, unsigned flags, const struct ovl_cred *cred,
+		    store_ino ret_moved[static 2])
 {
-	return ovl_rename_told(t, parent, name, newparent, newname, flags, ret_moved);
+	return ovl_rename_told(t, parent, name, newparent, newname, flags, cred, ret_moved);
 }
 
 static int o_readlink(void *t, store_ino ino, char ret_target[static 4096])

@@ -477,12 +477,14 @@ static int rename_locked(struct through *t, struct end *from, struct end *to, un
 }
 
 int th_rename(void *arg, store_ino parent, const char *name, store_ino newparent,
-	      const char *newname, unsigned flags, store_ino ret_moved[static 2])
+	      const char *newname, unsigned flags, const struct ovl_cred *cred,
+	      store_ino ret_moved[static 2])
 {
 	cleanup_end struct end from = {0}, to = {0};
 	struct through *t = arg;
 	int r;
 
+	(void)cred; /* of a whiteout, which is not left on the host */
 	ret_moved[0] = ret_moved[1] = 0;
 	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE) ||
 	    flags == (RENAME_NOREPLACE | RENAME_EXCHANGE))

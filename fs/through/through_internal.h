@@ -207,7 +207,7 @@ int th_link(void *t, store_ino ino, store_ino parent, const char *name, struct o
 int th_unlink(void *t, store_ino parent, const char *name);
 int th_rmdir(void *t, store_ino parent, const char *name);
 int th_rename(void *t, store_ino parent, const char *name, store_ino newparent, const char *newname,
-	      unsigned flags, store_ino ret_moved[static 2]);
+	      unsigned flags, const struct ovl_cred *cred, store_ino ret_moved[static 2]);
 int th_readlink(void *t, store_ino ino, char ret_target[static 4096]);
 int th_create(void *t, store_ino parent, const char *name, mode_t mode, int flags,
 	      const struct ovl_cred *cred, struct ovl_entry *ret, struct tree_open *ret_o);

@@ -305,15 +305,16 @@ static inline int fx_remove(struct fx *f, const char *path, bool dir)
 
 static inline int fx_rename(struct fx *f, const char *from, const char *to, unsigned flags)
 {
+	struct ovl_cred c = fx_cred();
+	store_ino p, q, moved[2];
 	const char *a, *b;
-	store_ino p, q;
 	int r = fx_parent(f, from, &p, &a);
 
 	if (r < 0)
 		return r;
 	r = fx_parent(f, to, &q, &b);
 	if (r == 0) {
-		r = ovl_rename(f->o, p, a, q, b, flags);
+		r = ovl_rename_told(f->o, p, a, q, b, flags, &c, moved);
 		ovl_forget(f->o, q, 1);
 	}
 	ovl_forget(f->o, p, 1);

@@ -247,7 +247,63 @@ static void test_names(struct fx *f)
 	eq_int(ovl_link(f->o, 1, 1, name, &e), -ENAMETOOLONG, "link");
 	eq_int(ovl_lookup(f->o, 999999, "x", &e), -ESTALE, "an unknown inode");
 	eq_int(ovl_rename(f->o, 1, "x", 1, "y", 8), -EINVAL, "an unknown flag");
-	eq_int(ovl_rename(f->o, 1, "x", 1, "y", RENAME_WHITEOUT), -EINVAL, "WHITEOUT");
+	eq_int(ovl_rename(f->o, 1, "x", 1, "y", RENAME_WHITEOUT), -EINVAL, "WHITEOUT of nobody");
+}
+
+static bool is_whiteout(struct fx *f, const char *path)
+{
+	struct stat st;
+
+	return fx_stat(f, path, &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == 0 &&
+	       st.st_nlink == 1 && st.st_uid == geteuid();
+}
+
+static void check_whiteouts(struct fx *f, const char *when)
+{
+	struct stat st;
+
+	ok(is_whiteout(f, "white/a") && is_whiteout(f, "white/two") && is_whiteout(f, "white/sub"),
+	   "%s: whiteouts are where something was", when);
+	ok(fx_stat(f, "white/b", &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1,
+	   "%s: a file in another's place", when);
+	ok(fx_stat(f, "white/one", &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 2 &&
+		   fx_stat(f, "away/two", &st) == 0 && st.st_nlink == 2,
+	   "%s: a link elsewhere", when);
+	ok(fx_stat(f, "away/sub/in", &st) == 0 && fx_stat(f, "white", &st) == 0 &&
+		   st.st_nlink == 2 && fx_stat(f, "away", &st) == 0 && st.st_nlink == 3,
+	   "%s: a directory, which its parents count", when);
+}
+
+/* What a kernel's overlay that lies over the mount needs. */
+static void test_whiteouts(struct fx *f)
+{
+	static const char *const files[] = {"white/a", "white/b", "white/one", "white/sub/in"};
+	struct ovl_entry d = must_make(f, STORE_ROOT_INO, "white", S_IFDIR | 0755);
+
+	(void)must_make(f, STORE_ROOT_INO, "away", S_IFDIR | 0755);
+	(void)must_make(f, d.ino, "sub", S_IFDIR | 0755);
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+		if (fx_make(f, files[i], FX_FILE, 0644) < 0)
+			tap_fatal("make %s", files[i]);
+	if (fx_link(f, "white/one", "white/two") < 0)
+		tap_fatal("link");
+	eq_int(fx_rename(f, "white/a", "white/b", RENAME_WHITEOUT | RENAME_EXCHANGE), -EINVAL,
+	       "no exchange leaves anything");
+	eq_int(fx_rename(f, "white/a", "white/b", RENAME_WHITEOUT | RENAME_NOREPLACE), -EEXIST,
+	       "nothing is replaced that should not be");
+	eq_int(fx_rename(f, "white/none", "white/b", RENAME_WHITEOUT), -ENOENT, "nothing, nowhere");
+	eq_int(fx_rename(f, "white/one", "white/two", RENAME_WHITEOUT), 0, "two names of one file");
+	ok(!is_whiteout(f, "white/one"), "stay");
+	eq_int(fx_rename(f, "white/a", "white/b", RENAME_WHITEOUT), 0, "over another");
+	eq_int(fx_rename(f, "white/two", "away/two", RENAME_WHITEOUT | RENAME_NOREPLACE), 0,
+	       "a link");
+	eq_int(fx_rename(f, "white/sub", "away/sub", RENAME_WHITEOUT), 0, "a directory");
+	check_whiteouts(f, "at once");
+	fx_umount(f);
+	fx_mount(f);
+	check_whiteouts(f, "from the store");
+	eq_int(fx_rename(f, "white/b", "white/a", 0), 0, "a whiteout is replaced as any file is");
+	ok(!is_whiteout(f, "white/a"), "and gone");
 }
 
 static void test_orphans(struct fx *f)
@@ -693,6 +749,7 @@ int main(void)
 	test_xattr_limits(&f);
 	test_xattr_many(&f);
 	test_names(&f);
+	test_whiteouts(&f);
 	test_orphans(&f);
 	test_leftovers(&f);
 	test_big_orphan(&f);

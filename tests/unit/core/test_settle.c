@@ -80,9 +80,9 @@ static void test_moved(struct fx *f)
 	if (fx_make(f, "p", FX_FILE, 0644) < 0 || fx_make(f, "q", FX_FILE, 0644) < 0 ||
 	    fx_get(f, "p", &a) < 0 || fx_get(f, "q", &b) < 0)
 		tap_fatal("make");
-	eq_int(ovl_rename_told(f->o, 1, "p", 1, "q", RENAME_EXCHANGE, moved), 0, "exchange");
+	eq_int(ovl_rename_told(f->o, 1, "p", 1, "q", RENAME_EXCHANGE, NULL, moved), 0, "exchange");
 	ok(moved[0] == a.ino && moved[1] == b.ino, "moves both");
-	eq_int(ovl_rename_told(f->o, 1, "p", 1, "q", 0, moved), 0, "rename");
+	eq_int(ovl_rename_told(f->o, 1, "p", 1, "q", 0, NULL, moved), 0, "rename");
 	ok(moved[0] == b.ino && !moved[1], "moves one");
 	ovl_forget(f->o, a.ino, 1);
 	ovl_forget(f->o, b.ino, 1);

@@ -137,9 +137,10 @@ int ovl_rmdir(struct ovl *o, store_ino parent, const char *name)
 }
 
 int ovl_rename_told(struct ovl *o, store_ino parent, const char *name, store_ino newparent,
-		    const char *newname, unsigned flags, store_ino ret_moved[static 2])
+		    const char *newname, unsigned flags, const struct ovl_cred *cred,
+		    store_ino ret_moved[static 2])
 {
-	(void)parent, (void)name, (void)newparent, (void)newname, (void)flags;
+	(void)parent, (void)name, (void)newparent, (void)newname, (void)flags, (void)cred;
 	ret_moved[0] = ret_moved[1] = 0;
 	return atomic_load(&o->result);
 }

@@ -277,6 +277,8 @@ PATHS(op_rename_over_link, fx_rename(&g->f, "n/small", "s/two", 0))
 PATHS(op_rename_link, fx_rename(&g->f, "f/two2", "s/moved", 0))
 PATHS(op_rename_dir, fx_rename(&g->f, "s/sub", "n/none", 0))
 PATHS(op_rename_host, fx_rename(&g->f, "hd", "n/hd", 0))
+PATHS(op_whiteout, fx_rename(&g->f, "s/block", "f/two", RENAME_WHITEOUT))
+PATHS(op_whiteout_host, fx_rename(&g->f, "hd", "n/hd", RENAME_WHITEOUT))
 PATHS(op_exchange, fx_rename(&g->f, "s/two", "f/sub", RENAME_EXCHANGE))
 PATHS(op_exchange_links, fx_rename(&g->f, "s/two", "f/two2", RENAME_EXCHANGE))
 PATHS(op_write_small, write_at(g, "s/small", 50, 300))
@@ -330,6 +332,8 @@ const struct fail_op fail_ops[] = {
 	{.name = "rename of a link", .run = op_rename_link},
 	{.name = "rename of a directory", .run = op_rename_dir},
 	{.name = "rename of a host directory", .run = op_rename_host},
+	{.name = "rename that leaves a whiteout", .run = op_whiteout},
+	{.name = "the same of a host directory", .run = op_whiteout_host},
 	{.name = "exchange", .run = op_exchange},
 	{.name = "exchange of links", .run = op_exchange_links},
 	{.name = "write", .run = op_write_small},
