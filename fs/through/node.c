@@ -481,6 +481,8 @@ int tnode_found(struct through *t, const struct use *dir, const char *name, size
 	int r = fresh && copy ? 0 : -ENOMEM;
 
 	*ret = (struct use){.t = t, .fd = -1};
+	if (fresh)
+		fresh->made_up = fd < 0;
 	through_lock(t);
 	if (r == 0)
 		r = take_ident(t, id, &fresh, &n);
@@ -494,7 +496,6 @@ int tnode_found(struct through *t, const struct use *dir, const char *name, size
 		n->pol = judge_found(t->policy, several ? n->pol : -1,
 				     policy_child(t->policy, dir->n->pol, name, len), several);
 		n->checked = io_now_ms();
-		n->made_up = fd < 0;
 		if (fd >= 0)
 			give_fd(t, n, fd);
 		n->gone = false;

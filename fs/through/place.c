@@ -22,7 +22,7 @@ static const struct {
 bool place_masked(const struct tnode *dir, const char *name, bool *ret_dir)
 {
 	*ret_dir = false;
-	if (dir->parent || !dir->kept_fd)
+	if (!dir->kept_fd)
 		return false;
 	for (size_t i = 0; i < ARRAY_SIZE(masked); i++) {
 		if (!strcmp(masked[i].name, name)) {
