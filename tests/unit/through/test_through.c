@@ -264,9 +264,11 @@ static void test_policy(struct fx *f)
 	eq_int(make(f, "/w", ".GIT"), -EACCES, "a protected name");
 	eq_int(make(f, "/out", "x"), -EACCES, "outside");
 	eq_int(make(f, "/w/ro", "x"), -EACCES, "in a read-only part");
-	eq_int(CALL(f, rename, w, "ro", w, "rw", 0, moved), -EACCES, "which stays where it is");
-	eq_int(CALL(f, rename, w, "file", w, "f.env", 0, moved), -EACCES, "to a closed name");
-	eq_int(CALL(f, rename, w, "file", w, "priv", RENAME_EXCHANGE, moved), -EACCES,
+	eq_int(CALL(f, rename, w, "ro", w, "rw", 0, &cred, moved), -EACCES,
+	       "which stays where it is");
+	eq_int(CALL(f, rename, w, "file", w, "f.env", 0, &cred, moved), -EACCES,
+	       "to a closed name");
+	eq_int(CALL(f, rename, w, "file", w, "priv", RENAME_EXCHANGE, &cred, moved), -EACCES,
 	       "exchange with one");
 	eq_int(walk(f, "/w/ro/file", &e), 0, "what can be read");
 	eq_int(CALL(f, open, e.ino, O_WRONLY, &o), -EACCES, "is not opened for writing");
