@@ -15,7 +15,9 @@ static int handle_slot(struct through *t, size_t *ret)
 	struct handle **v;
 	size_t cap = t->cap_handles + HANDLE_CHUNK;
 
-	for (*ret = 0; *ret < t->nhandles; ++*ret)
+	if (t->nopen >= t->handles_max)
+		return -ENFILE;
+	for (*ret = t->slot; *ret < t->nhandles; ++*ret)
 		if (!t->handles[*ret])
 			return 0;
 	if (t->nhandles == t->cap_handles) {
@@ -27,6 +29,16 @@ static int handle_slot(struct through *t, size_t *ret)
 	}
 	*ret = t->nhandles++;
 	return 0;
+}
+
+int handle_room(struct through *t)
+{
+	int r;
+
+	through_lock(t);
+	r = t->nopen < t->handles_max ? 0 : -ENFILE;
+	through_unlock(t);
+	return r;
 }
 
 int handle_new(struct through *t, struct tnode *n, int fd, bool writes, struct tree_open *ret)
@@ -46,6 +58,8 @@ int handle_new(struct through *t, struct tnode *n, int fd, bool writes, struct t
 		if (writes)
 			atomic_store(&n->written, true);
 		t->handles[at] = h;
+		t->slot = at + 1;
+		t->nopen++;
 		*ret = (struct tree_open){.fh = at + 1};
 		h = NULL;
 	}
@@ -95,6 +109,8 @@ void th_release(void *arg, store_ino ino, uint64_t fh)
 	if (fh && fh <= t->nhandles && t->handles[fh - 1]) {
 		h = t->handles[fh - 1];
 		t->handles[fh - 1] = NULL;
+		t->slot = fh - 1 < t->slot ? fh - 1 : t->slot;
+		t->nopen--;
 		h->n->handles--;
 		h->n->refs--;
 		tnode_drop(t, h->n);

@@ -260,8 +260,11 @@ int th_link(void *t, store_ino ino, store_ino parent, const char *name, struct o
 		r = may_node(&u, POLICY_MAY_WRITE, "link");
 	if (r < 0)
 		return r;
-	return made(&a, linkat(a.t->proc_fd, fd_name(u.fd).s, a.dir.fd, name, AT_SYMLINK_FOLLOW),
-		    ret);
+	if (linkat(a.t->proc_fd, fd_name(u.fd).s, a.dir.fd, name, AT_SYMLINK_FOLLOW) < 0)
+		return ret_nerrno();
+	/* One that had no name is held by this one from now on. */
+	use_end(&u);
+	return found(a.t, &a.dir, name, a.len, ret);
 }
 
 /* ---- made and opened at once ---- */
@@ -317,6 +320,8 @@ int th_create(void *t, store_ino parent, const char *name, mode_t mode, int flag
 		cleanup_at struct at a = {0};
 
 		r = begin_new(t, parent, name, POLICY_MAY_PUT, "create", &a);
+		if (r == 0)
+			r = handle_room(t);
 		if (r == 0)
 			r = own_umask(cred->umask);
 		if (r == 0) {

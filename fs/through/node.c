@@ -110,20 +110,27 @@ static void lru_last(struct through *t, struct tnode *n)
 	n->in_lru = true;
 }
 
-/* Give back what is held over @most, of those that nobody uses. */
-static void shrink(struct through *t, size_t most)
+/* Give back what is held over @most, of those that nobody uses; with @gone also those that are not found again. */
+static void shrink_some(struct through *t, size_t most, bool gone)
 {
 	struct tnode *n, *next;
 
 	for (n = t->lru_first; n && t->nfds > most; n = next) {
 		next = n->lru_next;
-		if (n->users || n->handles || n->gone)
+		if (n->users || n->handles || (n->gone && !gone))
 			continue;
 		lru_del(t, n);
 		(void)close(n->fd);
 		n->fd = -1;
 		t->nfds--;
 	}
+}
+
+static void shrink(struct through *t, size_t most)
+{
+	shrink_some(t, most, false);
+	/* Something holds them without having them open, and could hold any number. */
+	shrink_some(t, most, true);
 }
 
 static void forget_ident(struct through *t, struct tnode *n)
@@ -370,17 +377,13 @@ int tnode_use(struct through *t, uint64_t ino, enum fresh fresh, struct use *ret
 	r = use_open(t, n, ret);
 	if (r == 0)
 		r = n->made_up ? (fresh == FRESH_NOW ? -EACCES : 0)
-			       : place_check(t, n, ret->fd, fresh);
+			       : place_check(t, n, ret->fd, fresh, &ret->pol);
 	if (r < 0) {
 		ret->t = t;
 		ret->n = n;
 		use_end(ret);
-		return r;
 	}
-	through_lock(t);
-	ret->pol = n->pol;
-	through_unlock(t);
-	return 0;
+	return r;
 }
 
 int tnode_use_dir(struct through *t, uint64_t ino, enum fresh fresh, struct use *ret)
@@ -495,7 +498,9 @@ int tnode_found(struct through *t, const struct use *dir, const char *name, size
 	if (r == 0) {
 		n->pol = judge_found(t->policy, several ? n->pol : -1,
 				     policy_child(t->policy, dir->n->pol, name, len), several);
-		n->checked = io_now_ms();
+		n->several = several;
+		/* No later than the directory: where that is now was not asked. */
+		n->checked = dir->n->parent ? dir->n->checked : io_now_ms();
 		if (fd >= 0)
 			give_fd(t, n, fd);
 		n->gone = false;
@@ -553,6 +558,7 @@ void tnode_moved(struct through *t, const struct ident *id, const struct use *di
 	if (n && ident_same(&n->id, id)) {
 		n->pol = judge_found(t->policy, several ? n->pol : -1,
 				     policy_child(t->policy, dir->n->pol, name, len), several);
+		n->several = several;
 		/* Without memory, or below itself by what was known, its place is looked for when it is next used. */
 		if (!copy || set_place(t, n, dir->n, &copy, len) < 0)
 			n->checked = 0;

@@ -127,8 +127,8 @@ static int step(struct through *t, struct use *u, const char *name, size_t len)
 	return 0;
 }
 
-/* The host has moved @n to @path. */
-static int relocate(struct through *t, struct tnode *n, const char *path)
+/* The host has moved @n to @path: what holds there. */
+static int relocate(struct through *t, struct tnode *n, const char *path, int *ret_pol)
 {
 	cleanup_use struct use u = {0};
 	const char *at = path, *part;
@@ -146,6 +146,9 @@ static int relocate(struct through *t, struct tnode *n, const char *path)
 	}
 	if (r == 0 && u.n != n)
 		r = -ESTALE;
+	/* Not what the node says by now: somebody may have found it by a directory that was moved as well. */
+	if (r == 0)
+		*ret_pol = u.pol;
 	return r;
 }
 
@@ -156,48 +159,123 @@ static void told(struct through *t, const struct tnode *n, int before, int now)
 		t->notify.inval_inode(t->notify.arg, n->ino);
 }
 
-static int moved(struct through *t, struct tnode *n, const char *path)
+/* @n is at @path of the tree. Its own name and directory may be as they were, and what lies above elsewhere by now. */
+static int judged(struct through *t, struct tnode *n, const char *path)
+{
+	const char *part;
+	int before, now, place = policy_root(t->policy);
+	size_t len;
+
+	while (policy_component(&path, &part, &len))
+		place = policy_child(t->policy, place, part, len);
+	through_lock(t);
+	before = n->pol;
+	now = judge_found(t->policy, n->several ? before : -1, place, n->several);
+	n->pol = now;
+	n->checked = io_now_ms();
+	through_unlock(t);
+	told(t, n, before, now);
+	return now;
+}
+
+static int moved(struct through *t, struct tnode *n, const char *path, int *ret_pol)
 {
 	size_t skip = strlen(t->prefix);
-	int before, now, r;
+	int before, r;
 
 	through_lock(t);
 	before = n->pol;
 	through_unlock(t);
-	r = strncmp(path, t->prefix, skip) || path[skip] != '/' ? -ESTALE
-								: relocate(t, n, path + skip);
-	through_lock(t);
 	/* It is somewhere, and nobody knows what holds there. */
-	now = r < 0 ? policy_leaf(POLICY_DENY) : n->pol;
+	*ret_pol = policy_leaf(POLICY_DENY);
+	r = strncmp(path, t->prefix, skip) || path[skip] != '/'
+		    ? -ESTALE
+		    : relocate(t, n, path + skip, ret_pol);
+	told(t, n, before, *ret_pol);
+	return r;
+}
+
+/* Nothing has its name: what was allowed stays so. */
+static int gone(struct through *t, struct tnode *n, int *ret_pol)
+{
+	through_lock(t);
+	n->checked = io_now_ms();
+	n->gone = true;
+	*ret_pol = n->pol;
 	through_unlock(t);
-	told(t, n, before, now);
+	return 0;
+}
+
+/* Where it is by its name, whatever its descriptor says. */
+static int at_its_name(struct through *t, struct tnode *n, int *ret_pol)
+{
+	cleanup_buf struct buf path = {0};
+	cleanup_use struct use up = {0};
+	uint64_t dir;
+	int r;
+
+	through_lock(t);
+	dir = n->parent->ino;
+	through_unlock(t);
+	r = tnode_use_dir(t, dir, FRESH_NOW, &up);
+	if (r == 0)
+		r = name_holds(t, n);
+	if (r == 0) {
+		through_lock(t);
+		r = tnode_path(n, &path);
+		n->gone = true; /* the descriptor: the next that is found takes its place */
+		through_unlock(t);
+	}
+	if (r == 0)
+		r = buf_put(&path, "", 1);
+	if (r == 0)
+		*ret_pol = judged(t, n, (const char *)path.data);
+	return r;
+}
+
+/* The descriptor was opened by a name that is no more, and there are others: nobody tells when those move. */
+static int by_other_name(struct through *t, struct tnode *n, int *ret_pol)
+{
+	bool nameless, several;
+	int r;
+
+	through_lock(t);
+	nameless = !n->len;
+	several = n->several;
+	through_unlock(t);
+	/* It is being given its first one (th_link). */
+	if (nameless)
+		return 0;
+	r = at_its_name(t, n, ret_pol);
+	/* Its others are not known. Who reads it goes on, as programs that are replaced while they run, where no other
+	 * link could be a closed one. */
+	if (r == -ESTALE && several) {
+		*ret_pol = policy_meet(t->policy, policy_unseen(t->policy, *ret_pol),
+				       policy_leaf(POLICY_READ));
+		return 0;
+	}
 	return r;
 }
 
 /* "PATH (deleted)": no name any more, or is that its name? */
-static bool is_deleted(const struct tnode *n, int fd, const char *path, size_t len)
+static bool is_deleted(const struct tnode *n, const struct stat *st, const char *path, size_t len)
 {
 	size_t tail = strlen(DELETED);
-	struct stat st, named;
+	struct stat named;
 
 	if (len < tail || strcmp(path + len - tail, DELETED) != 0)
 		return false;
-	if (fstat(fd, &st) < 0 || st.st_nlink == 0)
+	if (st->st_nlink == 0)
 		return true;
 	return fstatat(AT_FDCWD, path, &named, AT_SYMLINK_NOFOLLOW) < 0 ||
 	       named.st_dev != n->id.dev || named.st_ino != n->id.ino;
 }
 
-static void checked(struct through *t, struct tnode *n, bool gone)
+/* @want: the path that the host should name; what of it the tree is asked for begins at @skip. */
+static int compare(struct through *t, struct tnode *n, int fd, const char *want, size_t skip,
+		   int *ret_pol)
 {
-	through_lock(t);
-	n->checked = io_now_ms();
-	n->gone = gone;
-	through_unlock(t);
-}
-
-static int compare(struct through *t, struct tnode *n, int fd, const char *want)
-{
+	struct stat st;
 	char path[4096];
 	ssize_t len = readlinkat(t->proc_fd, fd_name(fd).s, path, sizeof(path) - 1);
 
@@ -205,17 +283,22 @@ static int compare(struct through *t, struct tnode *n, int fd, const char *want)
 		return errno == ENAMETOOLONG ? -ENAMETOOLONG : ret_nerrno();
 	path[len] = 0;
 	if (!strcmp(path, want)) {
-		checked(t, n, false);
+		through_lock(t);
+		n->gone = false;
+		through_unlock(t);
+		*ret_pol = judged(t, n, want + skip);
 		return 0;
 	}
-	if (is_deleted(n, fd, path, (size_t)len)) {
-		checked(t, n, true);
-		return 0;
-	}
-	return moved(t, n, path);
+	if (fstat(fd, &st) < 0)
+		return ret_nerrno();
+	if (!is_deleted(n, &st, path, (size_t)len))
+		return moved(t, n, path, ret_pol);
+	if (st.st_nlink == 0 || S_ISDIR(st.st_mode))
+		return gone(t, n, ret_pol);
+	return by_other_name(t, n, ret_pol);
 }
 
-/* The path that the host should name; -ENAMETOOLONG. */
+/* The path that the host should name; -ENAMETOOLONG, with all of it. */
 static int wanted(struct through *t, struct tnode *n, struct buf *ret)
 {
 	int r = buf_puts(ret, t->prefix);
@@ -255,26 +338,34 @@ static int check_deep(struct through *t, struct tnode *n)
 	return r;
 }
 
-int place_check(struct through *t, struct tnode *n, int fd, enum fresh fresh)
+static int compare_deep(struct through *t, struct tnode *n, int *ret_pol)
+{
+	cleanup_buf struct buf now = {0};
+	int r = check_deep(t, n);
+
+	if (r < 0)
+		return r;
+	r = wanted(t, n, &now);
+	if (r < 0 && r != -ENAMETOOLONG)
+		return r;
+	*ret_pol = judged(t, n, (const char *)now.data + strlen(t->prefix));
+	return 0;
+}
+
+int place_check(struct through *t, struct tnode *n, int fd, enum fresh fresh, int *ret_pol)
 {
 	cleanup_buf struct buf want = {0};
 	long long then;
 	int r;
 
-	if (n == t->root)
-		return 0;
 	through_lock(t);
 	then = n->checked;
+	*ret_pol = n->pol;
 	through_unlock(t);
-	if (fresh == FRESH_ENOUGH && then && io_now_ms() - then < THROUGH_TTL_MS)
+	if (n == t->root || (fresh == FRESH_ENOUGH && then && io_now_ms() - then < THROUGH_TTL_MS))
 		return 0;
 	r = wanted(t, n, &want);
 	if (r == 0)
-		r = compare(t, n, fd, (const char *)want.data);
-	if (r == -ENAMETOOLONG) {
-		r = check_deep(t, n);
-		if (r == 0)
-			checked(t, n, false);
-	}
-	return r;
+		r = compare(t, n, fd, (const char *)want.data, strlen(t->prefix), ret_pol);
+	return r == -ENAMETOOLONG ? compare_deep(t, n, ret_pol) : r;
 }

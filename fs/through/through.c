@@ -9,8 +9,11 @@
 
 #include "fs/through/through_internal.h"
 
-#define FDS_MAX   65536
-#define FDS_LEAST 16
+#define FDS_MAX     65536
+#define FDS_LEAST   16
+#define FDS_KEPT    256
+/* RLIM_INFINITY as well */
+#define FDS_ALL_MAX 4000000
 
 /* ---- small things ---- */
 
@@ -71,15 +74,19 @@ static int path_of(void *arg, void *where, struct buf *out)
 
 /* ---- open and close ---- */
 
-static size_t fds_default(void)
+/* Half for nodes, and of the other half some for the process: a command that opens all it can must not take the
+ * daemon's sockets. */
+static void set_most(struct through *t, const struct through_opts *o)
 {
-	struct rlimit rl;
-	size_t n;
+	struct rlimit rl = {.rlim_cur = 4 * FDS_LEAST};
+	size_t all, n;
 
-	if (getrlimit(RLIMIT_NOFILE, &rl) < 0)
-		return FDS_LEAST;
-	n = rl.rlim_cur == RLIM_INFINITY ? FDS_MAX : (size_t)rl.rlim_cur / 2;
-	return n > FDS_MAX ? FDS_MAX : n < FDS_LEAST ? FDS_LEAST : n;
+	(void)getrlimit(RLIMIT_NOFILE, &rl);
+	all = rl.rlim_cur > FDS_ALL_MAX ? FDS_ALL_MAX : (size_t)rl.rlim_cur;
+	n = all / 2 > FDS_MAX ? FDS_MAX : all / 2 < FDS_LEAST ? FDS_LEAST : all / 2;
+	t->fds_max = o->nodes_fds_max ? o->nodes_fds_max : n;
+	n = all - all / 2 > 2 * FDS_KEPT ? all - all / 2 - FDS_KEPT : (all - all / 2) / 2;
+	t->handles_max = o->handles_max ? o->handles_max : n < FDS_LEAST ? FDS_LEAST : n;
 }
 
 static int set_root(struct through *t, const char *root, struct diag *diag)
@@ -107,7 +114,7 @@ int through_open(const struct through_opts *o, struct diag *diag, struct through
 	if (!t)
 		return -ENOMEM;
 	t->notify = o->notify;
-	t->fds_max = o->nodes_fds_max ? o->nodes_fds_max : fds_default();
+	set_most(t, o);
 	(void)pthread_mutex_init(&t->lock, NULL);
 	(void)pthread_rwlock_init(&t->change, NULL);
 	t->proc_fd = open("/proc/self/fd", O_PATH | O_DIRECTORY | O_CLOEXEC);

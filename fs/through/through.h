@@ -26,8 +26,10 @@ struct policy_rules;
 struct through_opts {
 	const struct policy_rules *policy; /* copied */
 	struct ovl_notify notify;
-	const char *root;     /* NULL: "/" */
-	size_t nodes_fds_max; /* descriptors held for nodes; 0: by the limit of open files */
+	const char *root; /* NULL: "/" */
+	/* Descriptors held for nodes, and openings at a time (ENFILE); 0: by the limit of open files, of which some are
+	 * left for whoever holds this tree. */
+	size_t nodes_fds_max, handles_max;
 };
 /* With a sentence. */
 int through_open(const struct through_opts *o, struct diag *diag, struct through **ret) MUST_USE;

@@ -47,6 +47,7 @@ struct tnode {
 	int pol;
 	int fd;            /* O_PATH; -1: given back */
 	bool in_lru, gone; /* gone: nothing has its name; it is known by number alone */
+	bool several;      /* it had other links when it was last found by name */
 	bool named;        /* in the table of identities */
 	long long checked; /* ms: when its place was last looked at */
 	struct tnode *lru_prev, *lru_next;
@@ -76,7 +77,9 @@ struct through {
 	size_t nfds;
 	struct tnode *lru_first, *lru_last; /* the least recently used first */
 	struct handle **handles;
-	size_t nhandles, cap_handles;
+	size_t nhandles, cap_handles; /* places in the table */
+	size_t nopen, handles_max;
+	size_t slot;        /* none before it is free */
 	uint64_t devs[256]; /* in the order in which they were met: for inode numbers */
 	size_t ndevs;
 };
@@ -151,8 +154,10 @@ void tnode_relieve(struct through *t);
 
 /* ---- place.c ---- */
 
-/* Is @n, with the open @fd, where it is thought to be? What was moved gets its new place and verdict. -ESTALE. */
-int place_check(struct through *t, struct tnode *n, int fd, enum fresh fresh) MUST_USE;
+/* Is @n, with the open @fd, where it is thought to be? What was moved gets its new place, and what lies below
+ * something that was its verdict there: *ret_pol. -ESTALE. */
+int place_check(struct through *t, struct tnode *n, int fd, enum fresh fresh,
+		int *ret_pol) MUST_USE;
 /* The file @name of the directory @dirfd: an O_PATH descriptor, no link followed. -ENOENT as well for the
  * kernel's own file systems. */
 int place_open(struct through *t, int dirfd, const struct ident *dir, const char *name,
@@ -221,6 +226,8 @@ int file_flags(int flags);
 /* Takes @fd, which is one of @n's; the handle's number. */
 int handle_new(struct through *t, struct tnode *n, int fd, bool writes,
 	       struct tree_open *ret) MUST_USE;
+/* -ENFILE, before anything is made for one more. */
+int handle_room(struct through *t) MUST_USE;
 void handles_free(struct through *t);
 /* NULL: none. Whoever asks has it open. */
 struct handle *handle_of(struct through *t, store_ino ino, uint64_t fh);

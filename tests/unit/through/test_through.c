@@ -70,7 +70,7 @@ static void host_move(const struct fx *f, const char *a, const char *b)
 }
 
 /* /w is written, /w/ro read, /w/priv and NAME.env denied, .git protected; the rest is read. */
-static void start(struct fx *f, size_t fds_max)
+static void start(struct fx *f, size_t fds_max, size_t handles_max)
 {
 	static const char *const dirs[] = {"/w",     "/w/ro", "/w/priv", "/w/d",
 					   "/w/d/e", "/out",  "/proc"};
@@ -78,6 +78,7 @@ static void start(struct fx *f, size_t fds_max)
 	struct through_opts o = {.policy = &rules,
 				 .root = f->top,
 				 .nodes_fds_max = fds_max,
+				 .handles_max = handles_max,
 				 .notify = {.arg = f, .inval_inode = told}};
 
 	(void)snprintf(f->top, sizeof(f->top), "/tmp/through-test-XXXXXX");
@@ -320,6 +321,90 @@ static void test_moved(struct fx *f)
 	CALL(f, forget, d, 1);
 }
 
+/* A directory that the host has moved and that was met at its new place first: what lies below is judged there, too. */
+static void test_moved_above(struct fx *f)
+{
+	store_ino x, d;
+	struct tree_open o;
+	struct ovl_entry e;
+	struct ovl_attr a;
+	char buf[64];
+
+	host(f->top, "/w/up", NULL);
+	host(f->top, "/w/up/x", "deep");
+	d = ino_of(f, "/w/up");
+	x = ino_of(f, "/w/up/x");
+	eq_int(CALL(f, open, x, O_RDWR, &o), 0, "it is open");
+	host_move(f, "/w/up", "/w/ro/up");
+	eq_int(walk(f, "/w/ro/up", &e), 0, "its directory is met where only reading is allowed");
+	CALL(f, forget, e.ino, 1);
+	eq_int(CALL(f, write, x, o.fh, 0, "evil", 4, 0, NULL), -EACCES, "so it is not written");
+	eq_int(read_ino(f, x, buf, sizeof(buf)), 0, "but read");
+	host_move(f, "/w/ro/up", "/w/priv/up");
+	(void)usleep((THROUGH_TTL_MS + 100) * 1000);
+	eq_int(CALL(f, getattr, d, 0, &a), -EACCES, "its directory is known to be closed");
+	eq_int(read_ino(f, x, buf, sizeof(buf)), -EACCES, "so it is not opened");
+	eq_int(CALL(f, read, x, o.fh, 0, buf, 4), -EACCES, "nor read by who has it open");
+	ok(there(f, "/w/priv/up/x", "deep"), "it is as it was");
+	CALL(f, release, x, o.fh);
+	CALL(f, forget, x, 1);
+	CALL(f, forget, d, 1);
+}
+
+/* What was made without a name, and got one. */
+static void test_moved_tmpfile(struct fx *f)
+{
+	store_ino w = ino_of(f, "/w"), d;
+	struct tree_open o;
+	struct ovl_entry x, e;
+	char buf[64];
+
+	eq_int(CALL(f, tmpfile, w, 0600, O_RDWR, &cred, &x, &o), 0, "tmpfile");
+	eq_int(CALL(f, write, x.ino, o.fh, 0, "mine", 4, 0, NULL), 4, "write");
+	host(f->top, "/w/tmp", NULL);
+	d = ino_of(f, "/w/tmp");
+	eq_int(CALL(f, link, x.ino, d, "named", &e), 0, "link");
+	CALL(f, forget, e.ino, 1);
+	eq_int(CALL(f, write, x.ino, o.fh, 0, "mind", 4, 0, NULL), 4, "it is written as before");
+	host_move(f, "/w/tmp/named", "/w/ro/named");
+	eq_int(CALL(f, write, x.ino, o.fh, 0, "evil", 4, 0, NULL), -EACCES,
+	       "until the host moves it");
+	host_move(f, "/w/ro/named", "/w/tmp/named");
+	host_move(f, "/w/tmp", "/w/priv/tmp");
+	eq_int(CALL(f, write, x.ino, o.fh, 0, "evil", 4, 0, NULL), -EACCES,
+	       "or the directory of it");
+	eq_int(read_ino(f, x.ino, buf, sizeof(buf)), -EACCES, "and it is not opened");
+	ok(there(f, "/w/priv/tmp/named", "mind"), "it is as it was");
+	CALL(f, release, x.ino, o.fh);
+	CALL(f, forget, x.ino, 1);
+	CALL(f, forget, d, 1);
+	CALL(f, forget, w, 1);
+}
+
+/* Of two names that by which it was found first is removed. */
+static void test_moved_link(struct fx *f)
+{
+	store_ino w = ino_of(f, "/w"), x;
+	struct tree_open o;
+	struct ovl_entry e;
+	char buf[64];
+
+	host(f->top, "/w/one", "two names");
+	x = ino_of(f, "/w/one");
+	eq_int(CALL(f, open, x, O_RDWR, &o), 0, "it is open");
+	eq_int(CALL(f, link, x, w, "two", &e), 0, "link");
+	CALL(f, forget, e.ino, 1);
+	eq_int(CALL(f, unlink, w, "one"), 0, "unlink of the first");
+	eq_int(CALL(f, write, x, o.fh, 0, "TWO", 3, 0, NULL), 3, "it is written as before");
+	eq_int(read_ino(f, x, buf, sizeof(buf)), 0, "and read");
+	host_move(f, "/w/two", "/w/ro/two");
+	eq_int(CALL(f, write, x, o.fh, 0, "evil", 4, 0, NULL), -EACCES, "until the host moves it");
+	ok(there(f, "/w/ro/two", "TWO names"), "it is as it was");
+	CALL(f, release, x, o.fh);
+	CALL(f, forget, x, 1);
+	CALL(f, forget, w, 1);
+}
+
 static void test_replaced(struct fx *f)
 {
 	store_ino x = ino_of(f, "/w/file");
@@ -376,6 +461,47 @@ static void test_many(struct fx *f)
 		CALL(f, forget, inos[i], 1);
 	through_counts(f->t, &c);
 	ok(c.nodes < 10, "what nobody knows is forgotten: %zu", c.nodes);
+}
+
+/* Whoever opens too many is told so, and takes nothing from the rest of the process. */
+static void test_too_many(struct fx *f)
+{
+	store_ino x = ino_of(f, "/w/file"), w = ino_of(f, "/w"), held[50];
+	struct tree_open o[11];
+	struct through_counts c;
+	struct ovl_entry e;
+	struct ovl_attr a;
+	int fd = dup(0), now;
+
+	(void)close(fd);
+	for (int i = 0; i < 10; i++)
+		eq_int(CALL(f, open, x, O_RDONLY, &o[i]), 0, "open");
+	eq_int(CALL(f, open, x, O_RDONLY, &o[10]), -ENFILE, "one too many");
+	eq_int(CALL(f, opendir, w, &o[10]), -ENFILE, "nor a directory");
+	eq_int(CALL(f, create, w, "more", 0644, O_RDWR | O_CREAT, &cred, &e, &o[10]), -ENFILE,
+	       "nor a new one");
+	ok(!there(f, "/w/more", NULL), "which is not made");
+	CALL(f, release, x, o[3].fh);
+	eq_int(CALL(f, open, x, O_RDONLY, &o[3]), 0, "one is free again");
+	for (int i = 0; i < 10; i++)
+		CALL(f, release, x, o[i].fh);
+	CALL(f, forget, x, 1);
+	for (size_t i = 0; i < ARRAY_SIZE(held); i++) {
+		eq_int(CALL(f, mknod, w, "short", S_IFREG | 0600, 0, &cred, &e), 0, "a file");
+		eq_int(CALL(f, unlink, w, "short"), 0, "is removed");
+		eq_int(CALL(f, setattr, e.ino, 0, &(struct stat){.st_mode = 0644}, OVL_SET_MODE,
+			    &a),
+		       0, "and still known");
+		held[i] = e.ino;
+	}
+	through_counts(f->t, &c);
+	ok(c.nodes_fds <= 40, "removed files hold %zu descriptors", c.nodes_fds);
+	for (size_t i = 0; i < ARRAY_SIZE(held); i++)
+		CALL(f, forget, held[i], 1);
+	CALL(f, forget, w, 1);
+	now = dup(0);
+	ok(now <= fd, "no descriptor is left over: %d, %d", now, fd);
+	(void)close(now);
 }
 
 /* ---- races ---- */
@@ -462,13 +588,17 @@ int main(void)
 	struct fx f = {0};
 
 	(void)umask(077);
-	start(&f, 0);
+	start(&f, 0, 0);
 	test_plain(&f);
 	test_policy(&f);
 	test_moved(&f);
+	test_moved_above(&f);
+	test_moved_tmpfile(&f);
+	test_moved_link(&f);
 	test_replaced(&f);
 	stop(&f);
-	start(&f, 32);
+	start(&f, 32, 10);
+	test_too_many(&f);
 	test_many(&f);
 	test_race(&f);
 	stop(&f);
