@@ -297,7 +297,8 @@ static int run_it(const struct run_args *a, const struct run_plan *p, struct cli
 	(void)sigaddset(&set, SIGHUP);
 	(void)sigaddset(&set, SIGQUIT);
 	(void)sigprocmask(SIG_BLOCK, &set, &old);
-	r = client_run_start(c, &spec, a->text ? a->text : a->cmd[0], &diag, &cr);
+	r = client_run_start(c, p->terms.tmp ? &p->terms : NULL, &spec,
+			     a->text ? a->text : a->cmd[0], &diag, &cr);
 	if (r < 0) {
 		(void)sigprocmask(SIG_SETMASK, &old, NULL);
 		*ret_code = run_not_started(r, &diag);

@@ -21,6 +21,7 @@ struct run_plan {
 	char **vars; /* NAME=value, NULL-terminated */
 	size_t nvars;
 	const struct profile *profile; /* NULL: none; lent */
+	struct client_terms terms;     /* what of it is not in the client's own options */
 	double timeout_s;
 };
 

@@ -75,6 +75,8 @@ static int with_opts(const struct run_args *a, struct run_plan *plan, const stru
 {
 	struct ctl_env_opts mine = *o;
 	struct diag diag = {0};
+	cleanup_fd int scratch_fd =
+		-1; /* held until the end: nobody empties it under the command */
 	struct client *c;
 	int code, r;
 
@@ -82,8 +84,9 @@ static int with_opts(const struct run_args *a, struct run_plan *plan, const stru
 	r = client_new(&mine, &c);
 	if (r < 0)
 		return run_not_started(r, NULL);
+	plan->terms.tmp = scratch;
 	if (scratch)
-		r = client_scratch(c, scratch, &diag);
+		r = client_scratch(c, &plan->terms, &diag, &scratch_fd);
 	code = r < 0 ? run_not_started(r, &diag) : run_with_client(a, plan, c);
 	client_free(c);
 	return code;

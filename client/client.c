@@ -15,6 +15,9 @@
 
 #define IDLE_MAX 8
 
+#define BUSY_TRIES    25
+#define BUSY_PAUSE_US 40000
+
 struct bind {
 	char *host, *mount;
 	int host_fd; /* pinned: what is bound again later is the same directory */
@@ -178,10 +181,6 @@ static struct ctl *idle_take(struct client *c)
 {
 	struct ctl *ctl;
 
-	/* Each connection says under which policy it wants the mount; one that said so long ago may meet
-	 * another's. */
-	if (c->opts.policy.len)
-		return NULL;
 	do {
 		ctl = NULL;
 		(void)pthread_mutex_lock(&c->lock);
@@ -214,9 +213,27 @@ static int connect_new(struct client *c, struct diag *diag, struct ctl **ret)
 	return 0;
 }
 
-/* A connection, and the mount seen through it, under a lease when there is a @what to lease it for. The
- * daemon of an idle connection may end at the very moment; then it is started anew. */
-static int connect_attached(struct client *c, const char *what, struct diag *diag,
+/* What others do under another policy is often over in a moment. */
+static int attach_patiently(struct ctl *ctl, const struct ctl_attach_opts *o, struct diag *diag,
+			    struct ctl_attach *ret)
+{
+	int r = -EBUSY;
+
+	for (int i = 0; i < BUSY_TRIES && r == -EBUSY; i++) {
+		struct diag d = {0};
+
+		if (i)
+			(void)usleep(BUSY_PAUSE_US);
+		r = ctl_attach_as(ctl, o, &d, ret);
+		if (r < 0 && (r != -EBUSY || i == BUSY_TRIES - 1))
+			diag_set(diag, r, "%s", d.text[0] ? d.text : err_text(r));
+	}
+	return r;
+}
+
+/* A connection, and the mount seen through it, under a lease. The daemon of an idle connection may end at the very moment;
+ * then it is started anew. */
+static int connect_attached(struct client *c, const struct ctl_attach_opts *o, struct diag *diag,
 			    struct ctl **ret_ctl, struct ctl_attach *ret)
 {
 	struct diag d = {0};
@@ -224,7 +241,7 @@ static int connect_attached(struct client *c, const char *what, struct diag *dia
 	int r;
 
 	if (ctl) {
-		r = ctl_attach_leased(ctl, what, &d, ret);
+		r = attach_patiently(ctl, o, &d, ret);
 		if (r == 0) {
 			*ret_ctl = ctl;
 			return 0;
@@ -236,7 +253,7 @@ static int connect_attached(struct client *c, const char *what, struct diag *dia
 	r = connect_new(c, diag, &ctl);
 	if (r < 0)
 		return r;
-	r = ctl_attach_leased(ctl, what, diag, ret);
+	r = attach_patiently(ctl, o, diag, ret);
 	if (r < 0) {
 		ctl_close(ctl);
 		return r;
@@ -255,7 +272,7 @@ void client_ctl_put(struct client *c, struct ctl *ctl, bool broken)
 {
 	if (!ctl)
 		return;
-	if (!broken && !c->opts.policy.len) {
+	if (!broken) {
 		(void)pthread_mutex_lock(&c->lock);
 		if (c->nidle < IDLE_MAX) {
 			c->idle[c->nidle++] = ctl;
@@ -290,48 +307,51 @@ static int add_places(struct client *c, struct ctl_attach *at)
 	return r;
 }
 
-static int attach(struct client *c, const char *what, struct diag *diag, struct ctl **ret_ctl,
-		  struct ctl_attach *ret)
+/* @brief: as in ctl_attach_opts. */
+static int attach(struct client *c, const struct client_terms *terms, const char *what, bool brief,
+		  struct diag *diag, struct client_tree *ret)
 {
-	struct ctl *ctl;
+	const struct ctl_attach_opts o = {.what = what,
+					  .brief = brief,
+					  .policy = terms && terms->policy.len ? &terms->policy
+									       : NULL};
 	int r;
 
-	r = connect_attached(c, what, diag, &ctl, ret);
+	r = connect_attached(c, &o, diag, &ret->ctl, &ret->at);
 	if (r < 0)
 		return r;
-	r = add_places(c, ret);
+	r = add_places(c, &ret->at);
 	if (r < 0) {
-		ctl_attach_release(ret);
-		ctl_close(ctl);
+		ctl_attach_release(&ret->at);
+		ctl_close(ret->ctl);
 		return diag_set(diag, r, "the list of writable places is too long");
 	}
-	*ret_ctl = ctl;
 	return 0;
 }
 
-int client_attach(struct client *c, struct diag *diag, struct ctl_attach *ret)
+int client_attach(struct client *c, const struct client_terms *terms, const char *what,
+		  struct diag *diag, struct client_tree *ret)
 {
-	struct ctl *ctl;
-	int r;
-
-	r = attach(c, NULL, diag, &ctl, ret);
-	if (r == 0)
-		client_ctl_put(c, ctl, false);
-	return r;
+	return attach(c, terms, what, true, diag, ret);
 }
 
-int client_scratch(struct client *c, const char *path, struct diag *diag)
+void client_detach(struct client *c, struct client_tree *t)
 {
-	struct ctl_attach at;
-	int r = client_attach(c, diag, &at);
+	ctl_attach_release(&t->at);
+	client_ctl_put(c, t->ctl, ctl_unlease(t->ctl) < 0);
+	t->ctl = NULL;
+}
+
+int client_scratch(struct client *c, const struct client_terms *terms, struct diag *diag,
+		   int *ret_fd)
+{
+	struct client_tree t;
+	int r = client_attach(c, terms, "a directory for temporary files", diag, &t);
 
 	if (r < 0)
 		return r;
-	r = fence_scratch(at.root_fd, path, diag);
-	ctl_attach_release(&at);
-	/* The mount shows all as ours. */
-	if (r == 0 && c->opts.through)
-		r = fence_own(path, diag);
+	r = fence_scratch(t.at.root_fd, terms->tmp, c->opts.through, diag, ret_fd);
+	client_detach(c, &t);
 	return r;
 }
 
@@ -420,20 +440,24 @@ static int start_in(const struct ctl_attach *at, struct run_spec *spec, struct d
 
 /* The lease comes with the mount, so that no rollback takes the tree away in between; and again with
  * the process that a forced one may kill. */
-static int start_leased(struct client *c, struct run_spec *spec, const char *what,
-			struct diag *diag, struct client_run *cr)
+static int start_leased(struct client *c, const struct client_terms *terms, struct run_spec *spec,
+			const char *what, struct diag *diag, struct client_run *cr)
 {
-	struct ctl_attach at;
+	struct client_tree t;
 	int r;
 
-	r = attach(c, what, diag, &cr->ctl, &at);
+	r = attach(c, terms, what, false, diag, &t);
 	if (r < 0)
 		return r;
-	cr->token = at.token;
-	cr->denied = at.denied;
+	cr->ctl = t.ctl;
+	cr->token = t.at.token;
+	cr->denied = t.at.denied;
 	spec->tie_fd = ctl_fd(cr->ctl);
-	r = start_in(&at, spec, diag, &cr->run);
-	ctl_attach_release(&at);
+	/* A rollback may have taken it away. */
+	r = terms && terms->tmp ? fence_make(t.at.root_fd, terms->tmp, diag) : 0;
+	if (r == 0)
+		r = start_in(&t.at, spec, diag, &cr->run);
+	ctl_attach_release(&t.at);
 	if (r < 0)
 		return r;
 	r = ctl_lease(cr->ctl, what, run_pidfd(cr->run), diag);
@@ -446,8 +470,8 @@ static int start_leased(struct client *c, struct run_spec *spec, const char *wha
 	return r < 0 ? r : ctl_lease(cr->ctl, what, run_pidfd(cr->run), diag);
 }
 
-int client_run_start(struct client *c, struct run_spec *spec, const char *what, struct diag *diag,
-		     struct client_run **ret)
+int client_run_start(struct client *c, const struct client_terms *terms, struct run_spec *spec,
+		     const char *what, struct diag *diag, struct client_run **ret)
 {
 	struct client_run *cr;
 	int r;
@@ -456,7 +480,7 @@ int client_run_start(struct client *c, struct run_spec *spec, const char *what, 
 	if (!cr)
 		return -ENOMEM;
 	cr->client = c;
-	r = start_leased(c, spec, what, diag, cr);
+	r = start_leased(c, terms, spec, what, diag, cr);
 	spec->userns_fd = spec->mntns_fd = spec->tie_fd = -1;
 	spec->root = spec->writable = NULL;
 	if (r < 0) {

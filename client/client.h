@@ -32,17 +32,32 @@ int client_add_bind(struct client *c, int host_fd, const char *host, const char 
 /* -ENOENT: @c has bound nothing there. */
 int client_remove_bind(struct client *c, const char *mount, struct diag *diag) MUST_USE;
 
-/* The mounted root for file tools, of the current generation; release with ctl_attach_release. */
-int client_attach(struct client *c, struct diag *diag, struct ctl_attach *ret) MUST_USE;
+/* Under what a tool or a command uses the tree. NULL instead: as the client was made. */
+struct client_terms {
+	struct ctl_bytes policy; /* as policy/rules.h writes it; empty: as the client was made */
+	const char *tmp;         /* a directory that is made when it is not there; NULL: none */
+};
 
-/* An empty directory at @path of the tree, which exists or not. */
-int client_scratch(struct client *c, const char *path, struct diag *diag) MUST_USE;
+/* The mounted root for file tools, under @terms; until client_detach nobody gets the tree under others. -EBUSY: others use it
+ * under another policy (waits a second for them). */
+struct client_tree {
+	struct ctl_attach at;
+	struct ctl *ctl;
+};
+int client_attach(struct client *c, const struct client_terms *terms, const char *what,
+		  struct diag *diag, struct client_tree *ret) MUST_USE;
+void client_detach(struct client *c, struct client_tree *t);
+
+/* @terms' directory for temporary files: emptied, when nobody else has a descriptor from here. *ret_fd says that the caller has, and
+ * is closed by it. */
+int client_scratch(struct client *c, const struct client_terms *terms, struct diag *diag,
+		   int *ret_fd) MUST_USE;
 
 /* A command in the environment: attach, lease, run_start. @spec's tree fields are filled in here;
- * the rest is the caller's. The lease ends with client_run_free. */
+ * the rest is the caller's. The lease, and with it the policy, ends with client_run_free. */
 struct client_run;
-int client_run_start(struct client *c, struct run_spec *spec, const char *what, struct diag *diag,
-		     struct client_run **ret) MUST_USE;
+int client_run_start(struct client *c, const struct client_terms *terms, struct run_spec *spec,
+		     const char *what, struct diag *diag, struct client_run **ret) MUST_USE;
 struct run *client_run_of(struct client_run *cr);
 /* For ctl_changes: what changed since it was started. */
 uint64_t client_run_token(const struct client_run *cr);

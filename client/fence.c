@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,6 +15,9 @@
 #include "base/cleanup.h"
 
 #define DEPTH_MAX 64
+
+#define SHARE_TRIES    100
+#define SHARE_PAUSE_US 20000
 
 static int open_in(int root_fd, const char *path, uint64_t flags, uint64_t resolve)
 {
@@ -24,18 +28,26 @@ static int open_in(int root_fd, const char *path, uint64_t flags, uint64_t resol
 	return fd < 0 ? ret_nerrno() : (int)fd;
 }
 
-/* Cut @path down to what exists. */
+/* Cut @path down to what exists; never to "/", for that would open everything: what is missing there is made, or where that may
+ * not be, nothing of it can be ("" then). */
 static void cut(int root_fd, char *path)
 {
 	for (;;) {
 		cleanup_fd int fd = open_in(root_fd, path, O_PATH, 0);
+		cleanup_fd int made = -1;
 		char *slash = strrchr(path, '/');
 
 		if (fd != -ENOENT && fd != -EACCES)
 			return;
-		slash[slash == path] = 0;
-		if (slash == path)
-			return;
+		if (slash != path) {
+			*slash = 0;
+			continue;
+		}
+		if (path[1] && mkdirat(root_fd, path + 1, 0755) == 0)
+			made = open_in(root_fd, path, O_PATH, 0);
+		if (made < 0)
+			*path = 0;
+		return;
 	}
 }
 
@@ -67,7 +79,7 @@ int fence_places(int root_fd, const char *writable, char *ret, size_t size)
 		if (path[0] != '/')
 			continue;
 		cut(root_fd, path);
-		if (listed(ret, path))
+		if (!*path || listed(ret, path))
 			continue;
 		n = strlen(path);
 		if (used + n + 2 > size)
@@ -123,12 +135,12 @@ static int empty(int dir_fd, unsigned depth)
 	return r;
 }
 
-int fence_scratch(int root_fd, const char *path, struct diag *diag)
+/* The directory at @path, made when it is not there. */
+static int open_made(int root_fd, const char *path, struct diag *diag, int *ret_fd)
 {
 	cleanup_free char *up = strdup(path);
-	cleanup_fd int parent = -1, fd = -1;
+	cleanup_fd int parent = -1;
 	char *slash = up ? strrchr(up, '/') : NULL;
-	int r = 0;
 
 	if (!slash)
 		return up ? -EINVAL : -ENOMEM;
@@ -138,19 +150,27 @@ int fence_scratch(int root_fd, const char *path, struct diag *diag)
 		return diag_set(diag, parent, "%s, where the session's directory lies: %s",
 				*up ? up : "/", err_text(parent));
 	if (mkdirat(parent, slash + 1, 0700) < 0 && errno != EEXIST)
-		r = ret_nerrno();
-	if (r == 0)
-		fd = openat(parent, slash + 1, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (r == 0 && fd < 0)
-		r = ret_nerrno();
-	if (r == 0)
-		r = empty(fd, DEPTH_MAX);
+		return ret_nerrno();
+	*ret_fd = openat(parent, slash + 1, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return *ret_fd < 0 ? ret_nerrno() : 0;
+}
+
+static int not_made(int r, const char *path, struct diag *diag)
+{
 	return r < 0 ? diag_set(diag, r, "the session's directory %s cannot be made: %s", path,
 				err_text(r))
 		     : 0;
 }
 
-int fence_own(const char *path, struct diag *diag)
+int fence_make(int root_fd, const char *path, struct diag *diag)
+{
+	cleanup_fd int fd = -1;
+
+	return not_made(open_made(root_fd, path, diag, &fd), path, diag);
+}
+
+/* @path of the host is the user's own directory and nobody else can change it. */
+static int own(const char *path, struct diag *diag)
 {
 	struct stat st;
 
@@ -161,4 +181,44 @@ int fence_own(const char *path, struct diag *diag)
 		return diag_set(diag, -EPERM,
 				"the session's directory %s is somebody else's; remove it", path);
 	return 0;
+}
+
+/* Alone with it: empty it. Then, or with others: have it together with those. @lock is the same directory, or the host's that it
+ * is, which several trees may show. */
+static int share(int lock, int fd, const char *path, struct diag *diag)
+{
+	for (int i = 0; i < SHARE_TRIES; i++) {
+		if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
+			int r = empty(fd, DEPTH_MAX);
+
+			if (r < 0)
+				return r;
+		}
+		if (flock(lock, LOCK_SH | LOCK_NB) == 0)
+			return 0;
+		if (errno != EWOULDBLOCK)
+			return ret_nerrno();
+		(void)usleep(SHARE_PAUSE_US);
+	}
+	return diag_set(diag, -EBUSY,
+			"the session's directory %s is being emptied by another session; try again",
+			path);
+}
+
+int fence_scratch(int root_fd, const char *path, bool host, struct diag *diag, int *ret_fd)
+{
+	cleanup_fd int fd = -1, lock = -1;
+	int r = open_made(root_fd, path, diag, &fd);
+
+	/* The mount shows all as ours. */
+	if (r == 0 && host)
+		r = own(path, diag);
+	if (r == 0) {
+		lock = host ? open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+			    : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+		r = lock < 0 ? ret_nerrno() : share(lock, fd, path, diag);
+	}
+	if (r == 0)
+		*ret_fd = steal_fd(&lock);
+	return not_made(r, path, diag);
 }

@@ -141,11 +141,25 @@ static void run_call(struct tool_call *c)
 	cJSON_Delete(out.structured);
 }
 
-static bool may_run_locked(const struct server *s, const struct tool_call *c)
+/* What to count it as: as what may block for long, or as what may have to wait for such calls; NULL: as neither. */
+static unsigned *class_of(struct server *s, const struct tool_call *c)
 {
+	if (c->tool->flags & TOOL_WAITS)
+		return &s->nwaiters;
+	if (c->tool->flags & TOOL_SITS && s->opts->sandbox == MCP_SANDBOX_INHERIT)
+		return &s->nsitters;
+	return NULL;
+}
+
+static bool may_run_locked(struct server *s, const struct tool_call *c)
+{
+	const unsigned *class = class_of(s, c);
+
 	if (c->running || c->listening)
 		return false;
-	return !(c->tool->flags & TOOL_WAITS) || s->nwaiters < SERVER_MAX_WAITERS;
+	if (class == &s->nwaiters && s->nwaiters >= SERVER_MAX_WAITERS)
+		return false;
+	return !class || s->nwaiters + s->nsitters < SERVER_MAX_SITTERS;
 }
 
 static struct tool_call *pick_locked(struct server *s)
@@ -155,8 +169,8 @@ static struct tool_call *pick_locked(struct server *s)
 			continue;
 		c->running = true;
 		s->nrunning++;
-		if (c->tool->flags & TOOL_WAITS)
-			s->nwaiters++;
+		if (class_of(s, c))
+			++*class_of(s, c);
 		return c;
 	}
 	return NULL;
@@ -169,7 +183,7 @@ static void *worker(void *arg)
 	(void)pthread_mutex_lock(&s->lock);
 	while (!s->ending) {
 		struct tool_call *c = pick_locked(s);
-		bool waits;
+		unsigned *class;
 
 		if (!c) {
 			s->nfree++;
@@ -177,14 +191,14 @@ static void *worker(void *arg)
 			s->nfree--;
 			continue;
 		}
-		waits = c->tool->flags & TOOL_WAITS;
+		class = class_of(s, c);
 		(void)pthread_mutex_unlock(&s->lock);
 		run_call(c);
 		call_free(c);
 		(void)pthread_mutex_lock(&s->lock);
 		s->nrunning--;
-		if (waits) {
-			s->nwaiters--;
+		if (class) {
+			--*class;
 			(void)pthread_cond_signal(&s->work);
 		}
 		(void)pthread_cond_broadcast(&s->idle);

@@ -234,8 +234,8 @@ static void leave(struct jobs *js, struct job *j)
 	(void)pthread_mutex_unlock(&js->lock);
 }
 
-int job_start(struct jobs *js, struct client *c, struct run_spec *spec, const char *command,
-	      struct diag *diag, struct job **ret)
+int job_start(struct jobs *js, struct client *c, const struct client_terms *terms,
+	      struct run_spec *spec, const char *command, struct diag *diag, struct job **ret)
 {
 	struct job *j;
 	bool stopping;
@@ -255,7 +255,7 @@ int job_start(struct jobs *js, struct client *c, struct run_spec *spec, const ch
 	if (!spec->limits.output)
 		spec->limits.output = JOB_OUTPUT_MAX;
 	(void)pthread_mutex_lock(&j->run_lock);
-	r = client_run_start(c, spec, command, diag, &j->cr);
+	r = client_run_start(c, terms, spec, command, diag, &j->cr);
 	if (!r) {
 		j->token = client_run_token(j->cr);
 		j->denied = client_run_denied(j->cr);

@@ -38,8 +38,9 @@ bool jobs_wait_all(struct jobs *js, long long deadline_ms) MUST_USE;
 
 /* Start @spec (its stream and output fields are filled in here) in @c. @command is for people. -EAGAIN
  * too many are running; -ESHUTDOWN the server ends; else as client_run_start. */
-int job_start(struct jobs *js, struct client *c, struct run_spec *spec, const char *command,
-	      struct diag *diag, struct job **ret) MUST_USE;
+int job_start(struct jobs *js, struct client *c, const struct client_terms *terms,
+	      struct run_spec *spec, const char *command, struct diag *diag,
+	      struct job **ret) MUST_USE;
 /* Wait up to @ms for the command. 1: it has ended, 0: it has not. */
 int job_run(struct job *j, unsigned ms) MUST_USE;
 /* From now on the job goes on by itself; @listed: it shows in the list. On failure it is killed. */

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -12,193 +13,242 @@
 #include "mcp/session.h"
 #include "policy/policy.h"
 
-#define END_MS      3000
-#define BUSY_TRIES  25
-#define BUSY_PAUSE  40000
-#define CLIENTS_MAX 4096
+#define END_MS   3000
+#define SLICE_MS 100 /* how late a cancellation may be noticed */
+
+/* A call that wants to sit, in the order of asking. */
+struct waiter {
+	struct waiter *next;
+};
 
 struct sandbox {
 	const struct mcp_serve_opts *opts;
-	pthread_mutex_t lock; /* held while somebody sits */
+	pthread_mutex_t lock;
+	pthread_cond_t change; /* somebody rose, or waits no more */
 	/* under lock */
+	struct waiter *first;
+	unsigned seated;
+	/* all of one profile; replaced while nobody sits */
 	struct profile *own;        /* of the last call, when it brought one */
 	const struct profile *last; /* own, or the server's */
 	char **vars;
-	struct client *client;
-	struct client **all; /* ended commands may still name an old one */
-	size_t nall;
+	struct buf rules;
+	struct client_terms terms;
+	int scratch_fd; /* as long as it is open nobody empties the directory */
 };
 
 int sandbox_new(const struct mcp_serve_opts *o, struct sandbox **ret)
 {
 	struct sandbox *s = calloc(1, sizeof(*s));
+	pthread_condattr_t a;
 
 	if (!s)
 		return -ENOMEM;
 	s->opts = o;
+	s->scratch_fd = -1;
 	(void)pthread_mutex_init(&s->lock, NULL);
+	(void)pthread_condattr_init(&a);
+	(void)pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&s->change, &a);
+	(void)pthread_condattr_destroy(&a);
 	*ret = s;
 	return 0;
+}
+
+/* Nothing of a profile is left. */
+static void forget(struct sandbox *s)
+{
+	cleanup_fdp(&s->scratch_fd);
+	buf_release(&s->rules);
+	profile_vars_free(s->vars);
+	profile_free(s->own);
+	s->rules = (struct buf){0};
+	s->terms = (struct client_terms){0};
+	s->vars = NULL;
+	s->own = NULL;
+	s->last = NULL;
 }
 
 void sandbox_free(struct sandbox *s)
 {
 	if (!s)
 		return;
-	for (size_t i = 0; i < s->nall; i++)
-		client_free(s->all[i]);
-	free(s->all);
-	profile_vars_free(s->vars);
-	profile_free(s->own);
+	forget(s);
+	(void)pthread_cond_destroy(&s->change);
 	(void)pthread_mutex_destroy(&s->lock);
 	free(s);
 }
 
 /* ---- another profile ---- */
 
-static int make_client(struct sandbox *s, const struct profile *p, struct client **ret)
-{
-	const struct mcp_serve_opts *o = s->opts;
-	cleanup_buf struct buf policy = {0};
-	struct ctl_env_opts eo = {.data_dir = o->data_dir,
-				  .env = o->env,
-				  .base = o->base,
-				  .through = o->through,
-				  .create = true,
-				  .disk_max = o->disk_max,
-				  .overlays = o->overlays,
-				  .noverlays = o->noverlays};
-	struct client **v;
-	int r = policy_rules_encode(&p->rules, &policy);
-
-	if (r < 0)
-		return r;
-	if (s->nall >= CLIENTS_MAX)
-		return -EMFILE;
-	v = realloc(s->all, (s->nall + 1) * sizeof(*v));
-	if (!v)
-		return -ENOMEM;
-	s->all = v;
-	eo.policy = (struct ctl_bytes){policy.data, policy.len};
-	r = client_new(&eo, ret);
-	if (r == 0)
-		v[s->nall++] = *ret;
-	return r;
-}
-
-/* The mount under it, and an empty directory for temporary files. A command that was just ended may not have given up its
- * lease yet. */
-static int mount_under(struct client *c, const struct profile *p, struct diag *diag)
-{
-	int r = 0;
-
-	for (int i = 0; i < BUSY_TRIES; i++) {
-		struct diag d = {0};
-		struct ctl *ctl;
-
-		r = p->tmp ? client_scratch(c, p->tmp, &d) : client_ctl_get(c, &d, &ctl);
-		if (r == 0 && !p->tmp)
-			client_ctl_put(c, ctl, false);
-		if (r != -EBUSY) {
-			if (r < 0)
-				diag_set(diag, r, "%s", d.text[0] ? d.text : err_text(r));
-			return r;
-		}
-		(void)usleep(BUSY_PAUSE);
-	}
-	return diag_set(diag, r, "commands of another session run under another profile");
-}
-
 /* Takes @own. On failure nothing is left of the last one either: the next call starts anew. */
-static int change(struct sandbox *s, struct jobs *jobs, const struct profile *p,
+static int change(struct sandbox *s, struct jobs *jobs, struct client *c, const struct profile *p,
 		  struct profile *own, struct diag *diag)
 {
-	struct client *c = NULL;
 	int r = 0;
 
-	profile_vars_free(s->vars);
-	profile_free(s->own);
-	s->vars = NULL;
+	forget(s);
 	s->own = own;
-	s->last = NULL;
-	s->client = NULL;
 	if (!jobs_end_running(jobs, io_now_ms() + END_MS))
 		r = diag_set(diag, -EBUSY, "what runs under the last profile does not end");
 	if (r == 0)
-		r = make_client(s, p, &c);
-	if (r == 0)
-		r = mount_under(c, p, diag);
+		r = policy_rules_encode(&p->rules, &s->rules);
 	if (r == 0)
 		r = profile_vars(p, &s->vars);
-	if (r < 0)
-		return diag_set(diag, r, "%s", err_text(r));
-	s->client = c;
+	s->terms = (struct client_terms){.policy = {s->rules.data, s->rules.len}, .tmp = p->tmp};
+	if (r == 0 && p->tmp)
+		r = client_scratch(c, &s->terms, diag, &s->scratch_fd);
+	if (r < 0) {
+		diag_set(diag, r, "%s", err_text(r));
+		forget(s);
+		return r;
+	}
 	s->last = p;
 	return 0;
 }
 
-static int enter_locked(struct sandbox *s, struct jobs *jobs, const cJSON *meta, struct seat *seat,
-			struct diag *diag)
+/* The server's, or *ret_own, which the call brought. */
+static int profile_of(struct tool_call *call, struct diag *diag, struct profile **ret_own,
+		      const struct profile **ret)
 {
-	const struct profile *p = s->opts->profile;
-	struct profile *own = NULL;
+	const struct mcp_serve_opts *o = session_opts(tool_session(call));
 	int r = 0;
 
-	if (s->opts->sandbox == MCP_SANDBOX_INHERIT) {
-		r = profile_from_meta(meta, s->opts->local, diag, &own);
-		p = own;
+	*ret_own = NULL;
+	*ret = o->profile;
+	if (o->sandbox != MCP_SANDBOX_INHERIT)
+		return 0;
+	r = profile_from_meta(tool_meta(call, PROFILE_META_KEY), o->local, diag, ret_own);
+	*ret = *ret_own;
+	return r;
+}
+
+/* ---- taking turns ---- */
+
+static void enqueue(struct sandbox *s, struct waiter *w)
+{
+	struct waiter **at = &s->first;
+
+	while (*at)
+		at = &(*at)->next;
+	*at = w;
+}
+
+static void dequeue(struct sandbox *s, struct waiter *w)
+{
+	struct waiter **at = &s->first;
+
+	while (*at != w)
+		at = &(*at)->next;
+	*at = w->next;
+	(void)pthread_cond_broadcast(&s->change);
+}
+
+/* Until @p may sit: next to those who sit under the same, or when nobody sits. */
+static int await_turn(struct sandbox *s, struct tool_call *call, const struct waiter *w,
+		      const struct profile *p, struct diag *diag)
+{
+	long long end = io_now_ms() + (long long)(session_max_wait(tool_session(call)) * 1000);
+
+	while (s->first != w || (s->seated && !profile_same(s->last, p))) {
+		long long now = io_now_ms(), until = now + SLICE_MS;
+		struct timespec ts = {.tv_sec = until / 1000, .tv_nsec = until % 1000 * 1000000};
+
+		if (tool_cancelled(call))
+			return diag_set(diag, -ECANCELED, "the server is ending");
+		if (now >= end)
+			return diag_set(
+				diag, -EBUSY,
+				"calls under another profile are still under way, and one "
+				"profile is in force at a time; wait for their answers, and "
+				"try again");
+		(void)pthread_cond_timedwait(&s->change, &s->lock, &ts);
 	}
-	if (r < 0)
-		return r;
-	if (s->last && profile_same(s->last, p)) {
-		profile_free(own);
-	} else {
-		seat->changed = s->last != NULL;
-		r = change(s, jobs, p, own, diag);
-	}
-	if (r < 0)
-		return r;
-	seat->client = s->client;
-	seat->profile = s->last;
-	seat->vars = (const char *const *)s->vars;
 	return 0;
 }
 
+static int enter_locked(struct sandbox *s, struct tool_call *call, struct seat *seat,
+			const struct profile *p, struct profile *own, struct diag *diag)
+{
+	struct waiter w = {NULL};
+	int r;
+
+	enqueue(s, &w);
+	r = await_turn(s, call, &w, p, diag);
+	if (r == 0 && s->last && profile_same(s->last, p)) {
+		profile_free(own);
+	} else if (r == 0) {
+		seat->changed = s->last != NULL;
+		r = change(s, session_jobs(tool_session(call)), seat->client, p, own, diag);
+	} else {
+		profile_free(own);
+	}
+	if (r == 0)
+		s->seated++;
+	dequeue(s, &w);
+	return r;
+}
+
 /* ---- for tools ---- */
+
+/* 1; 0: answered. Under a profile no call chooses the environment. */
+static int check_env(struct tool_call *call, const cJSON *args, struct tool_result *out)
+{
+	const char *own = session_opts(tool_session(call))->env, *env = NULL;
+
+	if (arg_str(args, ARG("environment", "environment_id"), out, &env) < 0)
+		return 0;
+	if (!env || !strcmp(env, own))
+		return 1;
+	(void)tool_error(out, "this server runs commands under a profile, and in its own "
+			      "environment alone; leave 'environment' out");
+	return 0;
+}
 
 int tool_sit(struct tool_call *call, const cJSON *args, struct tool_result *out, struct seat *ret)
 {
 	struct mcp_session *ses = tool_session(call);
 	struct sandbox *s = session_sandbox(ses);
+	long long start = io_now_ms();
+	struct profile *own = NULL;
+	const struct profile *p;
 	struct diag diag = {0};
-	const char *env = NULL;
 	int r;
 
 	*ret = (struct seat){0};
-	ret->client = ret->base = tool_client(call, args, out);
+	ret->client = tool_client(call, args, out);
 	if (!ret->client || session_opts(ses)->sandbox == MCP_SANDBOX_NONE)
 		return ret->client != NULL;
-	if (arg_str(args, ARG("environment", "environment_id"), out, &env) < 0)
+	if (!check_env(call, args, out))
 		return 0;
-	if (env && strcmp(env, session_opts(ses)->env) != 0) {
-		(void)tool_error(out, "this server runs commands under a profile, and in its own "
-				      "environment alone; leave 'environment' out");
-		return 0;
+	r = profile_of(call, &diag, &own, &p);
+	if (r == 0) {
+		(void)pthread_mutex_lock(&s->lock);
+		r = enter_locked(s, call, ret, p, own, &diag);
+		ret->terms = &s->terms;
+		ret->profile = r == 0 ? s->last : NULL;
+		ret->vars = (const char *const *)s->vars;
+		(void)pthread_mutex_unlock(&s->lock);
 	}
-	(void)pthread_mutex_lock(&s->lock);
-	r = enter_locked(s, session_jobs(ses), tool_meta(call, PROFILE_META_KEY), ret, &diag);
+	ret->waited_s = (double)(io_now_ms() - start) / 1000;
 	if (r == 0)
 		return 1;
-	(void)pthread_mutex_unlock(&s->lock);
 	(void)tool_error(out, "nothing was run: %s", diag.text[0] ? diag.text : err_text(r));
 	return 0;
 }
 
 void tool_rise(struct tool_call *call, struct seat *seat)
 {
-	if (seat->profile)
-		(void)pthread_mutex_unlock(&session_sandbox(tool_session(call))->lock);
+	struct sandbox *s = session_sandbox(tool_session(call));
+
+	if (seat->profile) {
+		(void)pthread_mutex_lock(&s->lock);
+		s->seated--;
+		(void)pthread_cond_broadcast(&s->change);
+		(void)pthread_mutex_unlock(&s->lock);
+	}
 	seat->profile = NULL;
+	seat->terms = NULL;
 	seat->vars = NULL;
 }
 
@@ -207,18 +257,27 @@ int tool_may_read(struct tool_call *call, const cJSON *args, const char *path,
 {
 	struct policy_why why = {.access = POLICY_DENY};
 	struct policy *policy = NULL;
-	struct seat seat;
-	int r = 0;
+	struct profile *own = NULL;
+	const struct profile *p;
+	struct diag diag = {0};
+	int r;
 
 	if (session_opts(tool_session(call))->sandbox == MCP_SANDBOX_NONE)
 		return 1;
-	if (!tool_sit(call, args, out, &seat))
+	if (!check_env(call, args, out))
 		return 0;
-	r = policy_new(&seat.profile->rules, NULL, &policy);
+	r = profile_of(call, &diag, &own, &p);
 	if (r == 0)
-		r = policy_explain(policy, path, &why);
+		r = policy_new(&p->rules, &diag, &policy);
+	if (r < 0) {
+		profile_free(own);
+		(void)tool_error(out, "nothing was read: %s",
+				 diag.text[0] ? diag.text : err_text(r));
+		return 0;
+	}
+	r = policy_explain(policy, path, &why);
 	policy_free(policy);
-	tool_rise(call, &seat);
+	profile_free(own);
 	if (r == 0 && why.access >= POLICY_READ)
 		return 1;
 	(void)tool_error(out, "the profile lets nobody read %s", path);

@@ -2,8 +2,9 @@
  * mcp/sandbox.h - the profile under which commands and file tools of this session run.
  *
  * With a profile of the server's own it is the same for every call; with "inherit" each call brings its own, and one without is
- * refused. A call sits down under its profile, does its work, and rises; as long as somebody sits the profile stays. When the next
- * one brings another profile, what runs is ended first: nothing old goes on under a new profile, and nothing new
+ * refused. A call sits down under its profile, does its work, and rises when its command has ended or goes on as a job. Calls
+ * under one profile sit side by side; one under another waits until all of them have risen, and who comes after it waits
+ * behind it. Then jobs that still run are ended: nothing old goes on under a new profile, and nothing new
  * runs under an old one. Nothing is kept of a profile but whether the next one is the same.
  */
 #pragma once
@@ -19,13 +20,14 @@ int sandbox_new(const struct mcp_serve_opts *o, struct sandbox **ret) MUST_USE;
 void sandbox_free(struct sandbox *s);
 
 struct seat {
-	struct client *client;         /* under the profile; only while somebody sits */
-	struct client *base;           /* of the environment, under whatever it is: to look at it */
-	const struct profile *profile; /* NULL: the server has none; then nothing is held */
-	const char *const *vars;       /* NAME=value, NULL-terminated; NULL: none */
-	bool changed;                  /* another one than the last call's: what ran was ended */
+	struct client *client;
+	const struct client_terms *terms; /* under which it is used; NULL: the client's own */
+	const struct profile *profile;    /* NULL: the server has none; then nothing is held */
+	const char *const *vars;          /* NAME=value, NULL-terminated; NULL: none */
+	bool changed;                     /* another one than the last call's: what ran was ended */
+	double waited_s;                  /* for calls under another one */
 };
-/* 1: sits, until tool_rise; 0: answered. */
+/* 1: sits, until tool_rise, and what @ret lends lasts as long; 0: answered. */
 int tool_sit(struct tool_call *call, const cJSON *args, struct tool_result *out,
 	     struct seat *ret) MUST_USE;
 void tool_rise(struct tool_call *call, struct seat *seat);

@@ -19,6 +19,7 @@
 
 #define SERVER_MAX_WORKERS 16
 #define SERVER_MAX_WAITERS 12 /* workers that calls marked TOOL_WAITS may hold */
+#define SERVER_MAX_SITTERS 14 /* the same with those that may have to wait for them (TOOL_SITS) */
 #define SERVER_MAX_CALLS   512
 #define SERVER_MAX_BATCH   64
 #define SERVER_MAX_LISTENS 64
@@ -98,8 +99,8 @@ struct server {
 	pthread_cond_t work;     /* a call may be taken, or the server ends */
 	pthread_cond_t idle;     /* a call has ended */
 	struct tool_call *calls; /* lock */
-	unsigned ncalls, nrunning, nwaiters, nthreads, nfree; /* lock */
-	bool ending;                                          /* lock */
+	unsigned ncalls, nrunning, nwaiters, nsitters, nthreads, nfree; /* lock */
+	bool ending;                                                    /* lock */
 };
 
 /* ---- tools.c: the table ---- */

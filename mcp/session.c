@@ -139,6 +139,7 @@ static const char *own_env(const struct mcp_session *s)
 static int make_client(struct mcp_session *s, const char *name, struct diag *diag,
 		       struct client **ret)
 {
+	static const char *const nothing[] = {NULL};
 	const struct mcp_serve_opts *o = s->opts;
 	bool own = !strcmp(name, own_env(s));
 	struct ctl_env_opts eo = {.data_dir = o->data_dir, .env = name, .create = own};
@@ -151,6 +152,9 @@ static int make_client(struct mcp_session *s, const char *name, struct diag *dia
 		eo.overlays = o->overlays;
 		eo.noverlays = o->noverlays;
 		eo.writable = o->writable;
+		/* Until a call says under what, nothing is writable. */
+		if (o->sandbox != MCP_SANDBOX_NONE)
+			eo.writable = nothing;
 		eo.disk_max = o->disk_max;
 	}
 	r = client_new(&eo, &c);

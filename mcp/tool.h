@@ -37,6 +37,7 @@ enum mcp_tool_flags {
 	TOOL_PREFIXED = 1 << 4, /* wire name is prefix + name ("rattan_" by default) */
 	TOOL_STRUCTURED = 1 << 5,
 	TOOL_WAITS = 1 << 6, /* may block for long: never takes the last worker threads */
+	TOOL_SITS = 1 << 7,  /* the same where each call has a profile of its own (mcp/sandbox.h) */
 };
 
 struct mcp_tool {

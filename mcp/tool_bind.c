@@ -49,7 +49,7 @@ static int run_bind(struct tool_call *call, const cJSON *args, struct tool_resul
 	if (host[0] != '/')
 		return tool_error(out, "host_path must be absolute: where the server was started "
 				       "is not where your commands run");
-	r = hostdir_open(host, session_opts(tool_session(call))->bind_roots, 0, &d, &dir);
+	r = hostdir_open(host, session_opts(tool_session(call))->bind_roots, &d, &dir);
 	if (!r)
 		r = hostdir_check_mount(mount, &d);
 	if (r)

@@ -371,7 +371,7 @@ const struct mcp_tool tool_shell_job_input = {
 		",\"text\":{\"type\":\"string\",\"description\":\"Text; end a line with a newline\"},"
 		"\"eof\":{\"type\":\"boolean\",\"default\":false,\"description\":\"Close its input "
 		"afterwards\"}"),
-	.flags = 0,
+	.flags = TOOL_SITS,
 	.run = run_input_tool,
 };
 

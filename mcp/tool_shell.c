@@ -337,11 +337,12 @@ static int start_at(struct tool_call *call, const struct seat *seat, struct shel
 	if (seat->profile)
 		r = spec_under(seat, req, &spec, &vars, &diag);
 	if (r == 0)
-		r = job_start(session_jobs(s), seat->client, &spec, req->command, &diag, ret_job);
+		r = job_start(session_jobs(s), seat->client, seat->terms, &spec, req->command,
+			      &diag, ret_job);
 	return r ? not_started(out, r, &diag) ? -ENOMEM : 0 : 1;
 }
 
-/* Parse and start: 1 when @ret_job runs, with its client in @seat; else what the tool returns, the reason in @out. */
+/* Parse and start: 1 when @ret_job runs, in @seat, until tool_rise; else what the tool returns, the reason in @out. */
 static int start(struct tool_call *call, const cJSON *args, enum shell_kind kind,
 		 struct tool_result *out, struct shell_req *req, struct seat *seat,
 		 struct job **ret_job)
@@ -353,8 +354,29 @@ static int start(struct tool_call *call, const cJSON *args, enum shell_kind kind
 	if (!tool_sit(call, args, out, seat))
 		return 0;
 	r = start_at(call, seat, req, out, ret_job);
-	tool_rise(call, seat);
+	if (r <= 0)
+		tool_rise(call, seat);
 	return r;
+}
+
+/* A call may block so long in all, of which it has sat down late. */
+static double time_left(struct tool_call *call, const struct seat *seat, double wait)
+{
+	double left = session_max_wait(tool_session(call)) - seat->waited_s;
+
+	return wait < left ? wait : left > 0 ? left : 0;
+}
+
+/* The command has the call's seat until it has ended, or goes on by itself. 0, or -ECANCELED. */
+static int run_seated(struct tool_call *call, struct job *j, struct seat *seat, double wait)
+{
+	int r = wait_for(call, j, time_left(call, seat, wait));
+
+	if (r < 0)
+		(void)!job_kill(j, GRACE_MS, true);
+	if (r <= 0 && job_background(j, true))
+		log_warn("a command was ended: no thread to watch it");
+	return r < 0 ? r : 0;
 }
 
 static int run_shell(struct tool_call *call, const cJSON *args, struct tool_result *out)
@@ -369,16 +391,12 @@ static int run_shell(struct tool_call *call, const cJSON *args, struct tool_resu
 	r = start(call, args, SHELL_RUN, out, &req, &seat, &j);
 	if (r <= 0)
 		return r;
-	r = wait_for(call, j, req.wait);
-	if (r <= 0) {
-		if (r < 0)
-			(void)!job_kill(j, GRACE_MS, true);
-		if (job_background(j, true))
-			log_warn("a command was ended: no thread to watch it");
-		if (r < 0)
-			return tool_error(out, "the server is ending");
-	}
-	look_at_changes(seat.base, j, &ch);
+	r = run_seated(call, j, &seat, req.wait);
+	if (r == 0)
+		look_at_changes(seat.client, j, &ch);
+	tool_rise(call, &seat);
+	if (r < 0)
+		return tool_error(out, "the server is ending");
 	job_get_info(j, &in);
 	r = req.structured ? answer_structured(j, &in, &ch, req.max_output, out)
 			   : shell_answer(j, &ch, req.max_output, out);
@@ -435,7 +453,9 @@ static int run_job_start(struct tool_call *call, const cJSON *args, struct tool_
 	r = start(call, args, SHELL_JOB, out, &req, &seat, &j);
 	if (r <= 0)
 		return r;
-	if (job_background(j, true))
+	r = job_background(j, true);
+	tool_rise(call, &seat);
+	if (r)
 		return tool_error(out, "not started: no thread to watch it");
 	job_get_info(j, &in);
 	out->meta = cJSON_CreateObject();
@@ -470,6 +490,6 @@ const struct mcp_tool tool_shell_job_start = {
 		"\"promises\":{\"type\":\"string\",\"description\":\"As in shell_run\"},"
 		"\"environment\":{\"type\":\"string\",\"description\":\"Environment; default: the "
 		"server's\"}}}",
-	.flags = TOOL_DESTRUCTIVE,
+	.flags = TOOL_DESTRUCTIVE | TOOL_SITS,
 	.run = run_job_start,
 };

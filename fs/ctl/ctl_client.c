@@ -248,7 +248,7 @@ static int connect_or_start(const struct ctl_env_opts *o, const char *data, stru
 	return 0;
 }
 
-/* Overlays that must be there, and the policy that is wanted. */
+/* Overlays that must be there. */
 static int agree(const struct ctl_env_opts *o, struct ctl *c, struct diag *diag)
 {
 	struct ctl_req rq = {.op = CTL_OP_OPEN};
@@ -265,13 +265,37 @@ static int agree(const struct ctl_env_opts *o, struct ctl *c, struct diag *diag)
 		}
 	}
 	rq.overlays = overlays;
-	rq.writable = (char **)(uintptr_t)o->writable;
-	rq.policy = o->policy;
 	rq.disk = o->disk_max;
 	rq.through = o->through;
 	r = call(c, &rq, -1, diag, NULL, NULL);
 	free(overlays);
 	return r;
+}
+
+/* For attachments. */
+static int remember(const struct ctl_env_opts *o, struct ctl *c)
+{
+	size_t n = 0;
+
+	while (o->writable && o->writable[n])
+		n++;
+	if (o->writable)
+		c->writable = calloc(n + 1, sizeof(*c->writable));
+	if (o->writable && !c->writable)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		c->writable[i] = strdup(o->writable[i]);
+		if (!c->writable[i])
+			return -ENOMEM;
+	}
+	if (!o->policy.len)
+		return 0;
+	c->policy.data = malloc(o->policy.len);
+	if (!c->policy.data)
+		return -ENOMEM;
+	memcpy(c->policy.data, o->policy.data, o->policy.len);
+	c->policy.len = o->policy.len;
+	return 0;
 }
 
 int ctl_open(const struct ctl_env_opts *o, struct diag *diag, struct ctl **ret)
@@ -284,7 +308,9 @@ int ctl_open(const struct ctl_env_opts *o, struct diag *diag, struct ctl **ret)
 		return -ENOMEM;
 	c->sock = -1;
 	c->through = o->through;
-	r = ctl_data_path(o->data_dir, o->create && !o->no_start, diag, &data);
+	r = remember(o, c);
+	if (r == 0)
+		r = ctl_data_path(o->data_dir, o->create && !o->no_start, diag, &data);
 	if (r == 0)
 		r = ctl_place(data, or_default(o->env, "default"), diag, &c->place);
 	if (r < 0)
@@ -328,6 +354,8 @@ void ctl_close(struct ctl *c)
 	if (c->sock >= 0)
 		(void)close(c->sock);
 	buf_release(&c->in);
+	free_list(c->writable);
+	free(c->policy.data);
 	free(c->place);
 	free(c);
 }
@@ -339,10 +367,15 @@ int ctl_fd(const struct ctl *c)
 
 /* ---- the mount ---- */
 
-int ctl_attach_leased(struct ctl *c, const char *what, struct diag *diag, struct ctl_attach *ret)
+int ctl_attach_as(struct ctl *c, const struct ctl_attach_opts *o, struct diag *diag,
+		  struct ctl_attach *ret)
 {
-	struct ctl_req rq = {
-		.op = CTL_OP_ATTACH, .what = (char *)(uintptr_t)what, .through = c->through};
+	struct ctl_req rq = {.op = CTL_OP_ATTACH,
+			     .what = (char *)(uintptr_t)o->what,
+			     .brief = o->brief,
+			     .through = c->through,
+			     .writable = o->policy ? NULL : c->writable,
+			     .policy = o->policy ? *o->policy : c->policy};
 	int r = call(c, &rq, -1, diag, &ctl_table_attach, ret);
 
 	ret->root_fd = ret->userns_fd = ret->mntns_fd = ret->tied_fd = -1;
@@ -363,7 +396,7 @@ int ctl_attach_leased(struct ctl *c, const char *what, struct diag *diag, struct
 
 int ctl_attach(struct ctl *c, struct diag *diag, struct ctl_attach *ret)
 {
-	return ctl_attach_leased(c, NULL, diag, ret);
+	return ctl_attach_as(c, &(struct ctl_attach_opts){0}, diag, ret);
 }
 
 void ctl_attach_release(struct ctl_attach *a)

@@ -43,11 +43,10 @@ struct ctl_env_opts {
 	const struct ctl_overlay
 		*overlays; /* must be there already, or the environment is made with them */
 	size_t noverlays;
-	/* Writable places of the policy, NULL-terminated; NULL: whatever the running mount has, or the
-	 * agent default (/workspace /tmp /var/tmp /home/user). Another set than the running mount's
-	 * gives a fresh mount, -EBUSY while commands run. */
+	/* The policy of this connection's attachments: writable places, NULL-terminated; NULL: the agent's
+	 * (/workspace /tmp /var/tmp /home/user), whatever others have. */
 	const char *const *writable;
-	/* The whole policy instead, as policy/rules.h writes it; empty: none. The same holds. */
+	/* The whole policy instead, as policy/rules.h writes it; empty: none. */
 	struct ctl_bytes policy;
 	/* It shows the host itself, and what is written goes there: -EEXIST when it was made without, or the other way
 	 * round. Then there is no base, and there are no overlays. */
@@ -84,10 +83,19 @@ struct ctl_attach {
 	uint64_t token;      /* what changes from now on: for ctl_changes */
 	uint64_t denied;     /* what is refused from now on: for ctl_denials */
 };
+struct ctl_attach_opts {
+	const char *what; /* ctl_lease in the same call; NULL: no lease */
+	bool brief;       /* one that no rollback waits for: it holds the policy alone */
+	/* Under this policy, as in ctl_env_opts; NULL: what the connection was opened with. */
+	const struct ctl_bytes *policy;
+};
+/* The mount under the policy that is asked for, and a lease with it: nothing comes in between. A mount has one policy for
+ * its life, so that what is handed out never serves another. -EBUSY: others hold leases under another policy, or have
+ * bound what a whole policy could not judge; ask again when they have ended. No lease on failure. */
+int ctl_attach_as(struct ctl *c, const struct ctl_attach_opts *o, struct diag *diag,
+		  struct ctl_attach *ret) MUST_USE;
+/* The same with nothing said, and no lease: another client's policy may end the mount at any time. */
 int ctl_attach(struct ctl *c, struct diag *diag, struct ctl_attach *ret) MUST_USE;
-/* ctl_lease and then ctl_attach in one call: no rollback can come in between. Neither on failure. */
-int ctl_attach_leased(struct ctl *c, const char *what, struct diag *diag,
-		      struct ctl_attach *ret) MUST_USE;
 void ctl_attach_release(struct ctl_attach *a);
 
 /* While a lease is held, a rollback needs force. One lease a connection: a second call replaces the

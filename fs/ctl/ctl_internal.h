@@ -13,6 +13,9 @@ struct ctl {
 	struct buf in; /* the last message */
 	int fds[IO_MAX_FDS];
 	size_t nfds; /* descriptors that came with it, not taken yet */
+	/* of every attachment that says nothing else; see ctl_env_opts */
+	char **writable;
+	struct ctl_bytes policy;
 };
 
 /* The real path of the data directory, made when @make. NULL @data_dir: ctl_data_dir(). */

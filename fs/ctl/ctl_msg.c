@@ -52,7 +52,7 @@ static const struct field req_fields[] = {
 	FIELD(ctl_req, force, F_BOOL),     FIELD(ctl_req, all, F_BOOL),
 	FIELD(ctl_req, automatic, F_BOOL), FIELD(ctl_req, rw, F_BOOL),
 	FIELD(ctl_req, policy, F_BYTES),   FIELD(ctl_req, disk, F_U64),
-	FIELD(ctl_req, through, F_BOOL),
+	FIELD(ctl_req, through, F_BOOL),   FIELD(ctl_req, brief, F_BOOL),
 };
 static const struct ctl_table req_table = TABLE(req_fields, ctl_req);
 

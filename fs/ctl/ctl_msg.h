@@ -18,13 +18,13 @@
 #include "base/mp.h"
 #include "fs/ctl/ctl_client.h"
 
-#define CTL_PROTO      1
+#define CTL_PROTO      2
 #define CTL_FRAME_MAX  (1u << 20)  /* bytes of one message */
 #define CTL_ITEMS_SOFT (64u << 10) /* a stream starts a new message above this */
 #define CTL_LIST_MAX   1024        /* strings in one list */
 
 enum ctl_op {
-	CTL_OP_OPEN = 1, /* overlays, writable: check the environment, or take another policy */
+	CTL_OP_OPEN = 1, /* overlays: check the environment */
 	CTL_OP_ATTACH,
 	CTL_OP_LEASE,
 	CTL_OP_UNLEASE,
@@ -52,11 +52,11 @@ struct ctl_req {
 	uint64_t id;
 	enum ctl_op op;
 	char *rev, *rev2, *path, *message, *label, *expect, *host, *mount, *what;
-	char **writable;         /* NULL: no wish; empty: nothing is writable */
+	char **writable;         /* of ATTACH; NULL: the agent's; empty: nothing is writable */
 	char **overlays;         /* host, mount, host, mount, ... */
-	struct ctl_bytes policy; /* of OPEN, instead of writable */
+	struct ctl_bytes policy; /* of ATTACH, instead of writable */
 	uint64_t token, disk;
-	bool force, all, automatic, rw;
+	bool force, all, automatic, rw, brief;
 	bool through; /* of OPEN and ATTACH */
 };
 int ctl_req_encode(const struct ctl_req *rq, struct buf *out) MUST_USE;

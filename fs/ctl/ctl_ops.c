@@ -77,27 +77,19 @@ static int op_open(struct call *c)
 {
 	int r = c->rq.disk ? env_set_disk_max(c->env, c->rq.disk, &c->diag) : 0;
 
-	return r < 0 ? r
-		     : env_agree(c->env, c->owner,
-				 &(struct env_wish){.overlays = c->rq.overlays,
-						    .writable = c->rq.writable,
-						    .policy = &c->rq.policy,
-						    .through = c->rq.through},
-				 &c->diag);
+	return r < 0 ? r : env_agree(c->env, c->rq.overlays, c->rq.through, &c->diag);
 }
 
 static int op_attach(struct call *c)
 {
+	const struct env_want want = {.what = c->rq.what,
+				      .brief = c->rq.brief,
+				      .through = c->rq.through,
+				      .writable = c->rq.writable,
+				      .policy = &c->rq.policy};
 	struct ctl_attach at;
-	int r = 0;
+	int r = env_attach(c->env, c->owner, &want, &c->diag, &at);
 
-	if (c->rq.what)
-		r = env_lease(c->env, c->owner, c->rq.what, -1, &c->diag);
-	if (r < 0)
-		return r;
-	r = env_attach(c->env, c->owner, c->rq.through, &c->diag, &at);
-	if (r < 0 && c->rq.what)
-		env_unlease(c->env, c->owner);
 	if (r < 0)
 		return r;
 	c->a->fds[c->a->nfds++] = at.root_fd;

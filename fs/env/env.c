@@ -271,30 +271,27 @@ static int check_through(const struct env *e, bool through, struct diag *diag)
 				 e->rec.name);
 }
 
-int env_agree(struct env *e, const void *owner, const struct env_wish *w, struct diag *diag)
+int env_agree(struct env *e, char *const *overlays, bool through, struct diag *diag)
 {
-	bool asks = w->writable || (w->policy && w->policy->len);
-	struct env_policy want = {0};
 	int r;
 
 	ENV_LOCK(e);
-	r = w->through || asks || w->overlays ? check_through(e, w->through, diag) : 0;
+	/* Who only looks may come in. */
+	r = through || overlays ? check_through(e, through, diag) : 0;
 	if (r == 0)
-		r = env_overlays_check(e->store, &e->rec, w->overlays, diag);
+		r = env_overlays_check(e->store, &e->rec, overlays, diag);
 	if (r == 0)
-		r = env_binds_check_locked(e, w->overlays, diag);
-	if (r < 0)
-		return r;
-	if (!asks)
-		return env_ensure_locked(e, diag);
-	r = env_policy_parse(w->writable, w->policy, diag, &want);
-	if (r < 0)
-		return r;
-	if (policy_rules_same(&want.rules, &e->policy.rules)) {
-		policy_rules_release(&want.rules);
-		return env_ensure_locked(e, diag);
-	}
-	r = env_check_idle_locked(e, owner, diag);
+		r = env_binds_check_locked(e, overlays, diag);
+	return r < 0 ? r : env_ensure_locked(e, diag);
+}
+
+/* ---- the mount for a client ---- */
+
+/* The mount goes on under @want, which is taken over, or as it was. */
+static int change_policy(struct env *e, struct env_policy *want, struct diag *diag)
+{
+	int r = env_check_leases_locked(e, diag);
+
 	if (r == 0) {
 		r = env_quiesce_locked(e);
 		if (r < 0)
@@ -303,14 +300,25 @@ int env_agree(struct env *e, const void *owner, const struct env_wish *w, struct
 	}
 	if (r == 0)
 		r = env_leave_locked(e, diag);
-	if (r < 0) {
-		policy_rules_release(&want.rules);
+	if (r < 0)
 		return r;
-	}
 	policy_rules_release(&e->policy.rules);
-	e->policy = want;
+	e->policy = *want;
+	*want = (struct env_policy){0};
 	(void)!env_drop_ovl_locked(e);
 	return env_up_locked(e, diag);
+}
+
+static int judge_by(struct env *e, struct env_policy *want, struct diag *diag)
+{
+	/* A mount on the mount is not asked for by its rules. */
+	if (e->nbinds && env_policy_whole(want))
+		return diag_set(
+			diag, -EBUSY,
+			"environment \"%s\" has %s bound at %s for another session, which no profile "
+			"judges; wait until that has ended, or use another environment (-e)",
+			e->rec.name, e->binds[0].host, e->binds[0].mount);
+	return policy_rules_same(&want->rules, &e->policy.rules) ? 0 : change_policy(e, want, diag);
 }
 
 static int dup_to(int fd, int *ret)
@@ -319,37 +327,25 @@ static int dup_to(int fd, int *ret)
 	return *ret < 0 ? ret_nerrno() : 0;
 }
 
-int env_attach(struct env *e, const void *owner, bool through, struct diag *diag,
-	       struct ctl_attach *ret)
+static int hand_out(struct env *e, struct ctl_attach *ret)
 {
 	struct ovl_counts n;
-	int r;
+	int r = dup_to(e->cur.root_fd, &ret->root_fd);
 
-	memset(ret, 0, sizeof(*ret));
-	ret->root_fd = ret->userns_fd = ret->mntns_fd = ret->tied_fd = -1;
-	ENV_LOCK(e);
-	r = check_through(e, through, diag);
-	if (r == 0)
-		r = env_ensure_locked(e, diag);
-	if (r == 0 && env_shown_replaced_locked(e) && env_check_idle_locked(e, owner, NULL) == 0)
-		r = env_fresh_locked(e, diag);
-	if (r == 0)
-		r = dup_to(e->cur.root_fd, &ret->root_fd);
 	if (r == 0 && e->own_ns)
 		r = dup_to(e->userns_fd, &ret->userns_fd);
 	if (r == 0 && e->own_ns)
 		r = dup_to(e->mntns_fd, &ret->mntns_fd);
 	if (r == 0 && e->tied_fd >= 0)
 		r = dup_to(e->tied_fd, &ret->tied_fd);
-	if (r == 0)
-		memcpy(ret->writable, e->policy.writable, sizeof(ret->writable));
 	if (r < 0) {
 		int fds[] = {ret->root_fd, ret->userns_fd, ret->mntns_fd, ret->tied_fd};
 
 		for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
 			cleanup_fdp(&fds[i]);
-		return diag_set(diag, r, "cannot hand out the mount: %s", err_text(r));
+		return r;
 	}
+	memcpy(ret->writable, e->policy.writable, sizeof(ret->writable));
 	memcpy(ret->root, e->cur.dir, sizeof(ret->root));
 	ret->generation = e->generation;
 	ovl_counts(e->cur.ovl, &n);
@@ -357,6 +353,45 @@ int env_attach(struct env *e, const void *owner, bool through, struct diag *diag
 	ret->denied = env_token_locked(e, e->cur.through ? through_denied(e->cur.through)
 							 : ovl_denied(e->cur.ovl));
 	return 0;
+}
+
+static int attach_locked(struct env *e, const void *owner, const struct env_want *want,
+			 struct env_policy *policy, struct diag *diag, struct ctl_attach *ret)
+{
+	int r = check_through(e, want->through, diag);
+
+	if (r == 0)
+		r = judge_by(e, policy, diag);
+	if (r == 0)
+		r = env_ensure_locked(e, diag);
+	if (r == 0 && env_shown_replaced_locked(e) && env_check_idle_locked(e, owner, NULL) == 0)
+		r = env_fresh_locked(e, diag);
+	if (r == 0 && want->what)
+		r = env_lease_locked(e, owner, want, -1, diag);
+	if (r < 0)
+		return r;
+	r = hand_out(e, ret);
+	if (r < 0 && want->what)
+		env_unlease_locked(e, owner);
+	return r;
+}
+
+int env_attach(struct env *e, const void *owner, const struct env_want *want, struct diag *diag,
+	       struct ctl_attach *ret)
+{
+	struct env_policy policy = {0};
+	int r = env_policy_parse(want->writable, want->policy, diag, &policy);
+
+	memset(ret, 0, sizeof(*ret));
+	ret->root_fd = ret->userns_fd = ret->mntns_fd = ret->tied_fd = -1;
+	if (r < 0)
+		return r;
+	{
+		ENV_LOCK(e);
+		r = attach_locked(e, owner, want, &policy, diag, ret);
+	}
+	policy_rules_release(&policy.rules);
+	return r < 0 ? diag_set(diag, r, "cannot hand out the mount: %s", err_text(r)) : 0;
 }
 
 int env_flush(struct env *e, struct diag *diag)

@@ -78,21 +78,22 @@ void env_patience_end(struct env *e);
 struct mend_note;
 void env_keep_mend(struct env *e, const struct mend_note *n);
 
-/* What a client expects of the mount; all may be NULL. */
-struct env_wish {
-	char *const *overlays; /* host, mount, ... */
+/* -EEXIST: @overlays (host, mount, ...; may be NULL) are not what the environment shows, or it writes through and that was not
+ * asked for, or the other way round; NULL and false: whoever only looks. */
+int env_agree(struct env *e, char *const *overlays, bool through, struct diag *diag) MUST_USE;
+struct env_want {
+	const char *what; /* a lease comes with it, as from env_lease; NULL: none */
+	bool brief;       /* it holds the policy, and nothing else */
+	bool through; /* what is written goes to the host: -EEXIST where it does not, and the other way round */
+	/* @policy as policy_rules_encode() writes it, or else @writable; both empty: the agent default. */
 	char *const *writable;
-	const struct ctl_bytes
-		*policy; /* as policy_rules_encode() writes it; instead of @writable */
-	bool through;    /* what is written goes to the host */
+	const struct ctl_bytes *policy;
 };
-/* -EEXIST: @overlays are not what the environment shows, or it writes through and that was not asked for, or the other
- * way round. A policy other than the mount's: a fresh mount, -EBUSY while others hold leases. */
-int env_agree(struct env *e, const void *owner, const struct env_wish *w,
-	      struct diag *diag) MUST_USE;
-/* The descriptors in @ret are the caller's. When a host directory that is shown was made anew, and nobody
- * but @owner holds a lease, of a fresh mount. @through: as in struct env_wish. */
-int env_attach(struct env *e, const void *owner, bool through, struct diag *diag,
+/* The mount under the policy that is wanted, of which all of its life is: a fresh one where the mount has another. -EBUSY,
+ * and nothing is changed: anybody holds a lease under another policy, or has bound something that a whole policy
+ * could not judge. The descriptors in @ret are the caller's. A fresh mount also when a host directory that is shown was
+ * made anew, and nobody but @owner holds a lease. */
+int env_attach(struct env *e, const void *owner, const struct env_want *want, struct diag *diag,
 	       struct ctl_attach *ret) MUST_USE;
 
 /* Keep the control socket for the next daemon. */

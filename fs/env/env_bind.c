@@ -207,6 +207,9 @@ static int bind_locked(struct env *e, const void *owner, pid_t pid, struct env_b
 	if (same) /* it is there again */
 		remove_at(e, (size_t)(same - e->binds));
 	r = check_others(e, b->mount, diag);
+	/* It is a mount on the mount, which a profile does not judge. */
+	if (r == 0 && env_policy_whole(&e->policy))
+		r = env_check_leases_locked(e, diag);
 	if (r == 0 && e->nbinds >= 64)
 		r = diag_set(diag, -EMFILE, "64 binds are the limit");
 	if (r == 0)

@@ -15,7 +15,8 @@ struct env_lease {
 	const void *
 		owner; /* NULL: of a connection to a former daemon; ends with the process, or at @until */
 	char *what;
-	int pidfd; /* -1: none */
+	bool brief; /* holds the policy alone: no move waits for it */
+	int pidfd;  /* -1: none */
 	long long until;
 	uint64_t id; /* with the keeper */
 	struct env_lease *next;
@@ -163,6 +164,12 @@ int env_ensure_locked(struct env *e, struct diag *diag) MUST_USE;
 
 /* ---- env_lease.c ---- */
 int env_check_idle_locked(struct env *e, const void *owner, struct diag *diag) MUST_USE;
+/* -EBUSY with a list when anybody holds a lease: the policy of what they do must not change. */
+int env_check_leases_locked(struct env *e, struct diag *diag) MUST_USE;
+int env_lease_locked(struct env *e, const void *owner, const struct env_want *want, int pidfd,
+		     struct diag *diag) MUST_USE;
+void env_unlease_locked(struct env *e, const void *owner);
+unsigned env_commands_locked(const struct env *e);
 void env_kill_leases_locked(struct env *e, const void *owner);
 
 /* ---- env_gc.c ---- */
@@ -188,6 +195,8 @@ bool env_binds_prune_locked(struct env *e);
 void env_list_free(char **list);
 /* An absolute path without ".", "..", "//" or a slash at the end. */
 bool env_path_clean(const char *path);
+/* Does it say more than which places are writable? What is bound into the mount escapes it then. */
+bool env_policy_whole(const struct env_policy *p);
 /* @rules as policy_rules_encode() writes them, else places; both NULL: the agent default. */
 int env_policy_parse(char *const *places, const struct ctl_bytes *rules, struct diag *diag,
 		     struct env_policy *ret) MUST_USE;

@@ -12,19 +12,9 @@
 
 #define LEASES_MAX 1024
 
-int env_lease(struct env *e, const void *owner, const char *what, int pidfd, struct diag *diag)
+/* One connection, one lease: a second call tells the process of the command that was announced by the first. */
+static bool lease_again_locked(struct env *e, const void *owner, struct env_lease *l)
 {
-	struct env_lease *l = calloc(1, sizeof(*l));
-
-	if (l)
-		l->what = strndup(what ? what : "a command", 200);
-	if (!l || !l->what) {
-		free(l);
-		return -ENOMEM;
-	}
-	ENV_LOCK(e);
-	/* One connection, one lease: the second call tells the process of the command that was
-	 * announced by the first. */
 	for (struct env_lease *had = e->leases; had; had = had->next) {
 		if (had->owner != owner)
 			continue;
@@ -32,24 +22,53 @@ int env_lease(struct env *e, const void *owner, const char *what, int pidfd, str
 			(void)close(had->pidfd);
 		free(had->what);
 		had->what = l->what;
-		had->pidfd = pidfd;
+		had->pidfd = l->pidfd;
+		had->brief = l->brief;
 		free(l);
-		env_keep_lease_locked(e, had);
-		return 0;
+		if (!had->brief)
+			env_keep_lease_locked(e, had);
+		return true;
 	}
+	return false;
+}
+
+int env_lease_locked(struct env *e, const void *owner, const struct env_want *want, int pidfd,
+		     struct diag *diag)
+{
+	struct env_lease *l = calloc(1, sizeof(*l));
+
+	if (l)
+		l->what = strndup(want->what ? want->what : "a command", 200);
+	if (!l || !l->what) {
+		free(l);
+		return -ENOMEM;
+	}
+	l->owner = owner;
+	l->pidfd = pidfd;
+	l->brief = want->brief;
+	if (lease_again_locked(e, owner, l))
+		return 0;
 	if (e->nleases >= LEASES_MAX) {
 		free(l->what);
 		free(l);
 		return diag_set(diag, -EMFILE, "%d commands run already", LEASES_MAX);
 	}
-	l->owner = owner;
-	l->pidfd = pidfd;
 	l->next = e->leases;
 	e->leases = l;
 	e->nleases++;
 	l->id = ++e->next_id;
-	env_keep_lease_locked(e, l);
+	/* Under another daemon a brief one's mount ends with another policy, and its holder asks anew. */
+	if (!l->brief)
+		env_keep_lease_locked(e, l);
 	return 0;
+}
+
+int env_lease(struct env *e, const void *owner, const char *what, int pidfd, struct diag *diag)
+{
+	const struct env_want want = {.what = what};
+
+	ENV_LOCK(e);
+	return env_lease_locked(e, owner, &want, pidfd, diag);
 }
 
 static void lease_end_locked(struct env *e, struct env_lease **p)
@@ -88,9 +107,8 @@ bool env_prune(struct env *e)
 	return left;
 }
 
-void env_unlease(struct env *e, const void *owner)
+void env_unlease_locked(struct env *e, const void *owner)
 {
-	ENV_LOCK(e);
 	for (struct env_lease **p = &e->leases; *p;) {
 		struct env_lease *l = *p;
 
@@ -102,34 +120,73 @@ void env_unlease(struct env *e, const void *owner)
 	}
 }
 
+void env_unlease(struct env *e, const void *owner)
+{
+	ENV_LOCK(e);
+	env_unlease_locked(e, owner);
+}
+
 unsigned env_leases(struct env *e)
 {
 	return atomic_load(&e->nleases);
 }
 
-int env_check_idle_locked(struct env *e, const void *owner, struct diag *diag)
+/* How many there are beside @owner's, and some of them in @text. */
+static unsigned list_locked(const struct env *e, const void *owner, bool brief, char *text,
+			    size_t size)
 {
-	char text[300];
-	size_t n = 0;
 	unsigned others = 0;
+	size_t n = 0;
 
 	text[0] = 0;
 	for (const struct env_lease *l = e->leases; l; l = l->next) {
 		int k;
 
-		if (l->owner == owner && owner)
+		if ((l->owner == owner && owner) || (l->brief && !brief))
 			continue;
 		if (!l->owner && l->pidfd >= 0 && env_process_gone(l->pidfd))
 			continue;
 		others++;
-		k = snprintf(text + n, sizeof(text) - n, "%s%s", others > 1 ? ", " : "", l->what);
-		n = k < 0 || n + (size_t)k >= sizeof(text) ? sizeof(text) - 1 : n + (size_t)k;
+		k = snprintf(text + n, size - n, "%s%.*s", others > 1 ? ", " : "",
+			     (int)(strcspn(l->what, "\n") < 60 ? strcspn(l->what, "\n") : 60),
+			     l->what);
+		n = k < 0 || n + (size_t)k >= size ? size - 1 : n + (size_t)k;
 	}
+	return others;
+}
+
+int env_check_idle_locked(struct env *e, const void *owner, struct diag *diag)
+{
+	char text[300];
+	unsigned others = list_locked(e, owner, false, text, sizeof(text));
+
 	if (!others)
 		return 0;
 	return diag_set(diag, -EBUSY,
 			"%u command%s run%s in \"%s\" (%s); wait, or force it to end them", others,
 			others > 1 ? "s" : "", others > 1 ? "" : "s", e->rec.name, text);
+}
+
+int env_check_leases_locked(struct env *e, struct diag *diag)
+{
+	char text[300];
+
+	if (!list_locked(e, NULL, true, text, sizeof(text)))
+		return 0;
+	return diag_set(
+		diag, -EBUSY,
+		"environment \"%s\" is in use under another policy (%s), and has one at a time; "
+		"wait until that has ended, or use another environment (-e)",
+		e->rec.name, text);
+}
+
+unsigned env_commands_locked(const struct env *e)
+{
+	unsigned n = 0;
+
+	for (const struct env_lease *l = e->leases; l; l = l->next)
+		n += !l->brief;
+	return n;
 }
 
 int env_check_idle(struct env *e, const void *owner, struct diag *diag)

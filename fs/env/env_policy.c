@@ -109,6 +109,18 @@ int env_policy_parse(char *const *places, const struct ctl_bytes *rules, struct 
 	return r < 0 ? r : take(&got, diag, ret);
 }
 
+bool env_policy_whole(const struct env_policy *p)
+{
+	const struct policy_rules *r = &p->rules;
+
+	if (r->names || r->hide || r->otherwise < POLICY_READ)
+		return true;
+	for (size_t i = 0; i < r->n; i++)
+		if (r->v[i].access != POLICY_WRITE)
+			return true;
+	return false;
+}
+
 /* ---- for the next daemon ---- */
 
 int env_policy_save(const struct policy_rules *rules, int *ret_fd)

@@ -146,7 +146,7 @@ int env_status(struct env *e, struct diag *diag, struct ctl_status *ret)
 	}
 	memcpy(ret->env, e->rec.name, sizeof(ret->env));
 	memcpy(ret->base, e->rec.base_name, sizeof(ret->base));
-	ret->leases = e->nleases;
+	ret->leases = env_commands_locked(e);
 	ret->daemon_pid = (int)getpid();
 	ret->uptime_s = (uint64_t)(io_now_ms() - e->started_ms) / 1000;
 	ret->disk_free = ss.disk_free;

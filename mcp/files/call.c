@@ -12,21 +12,25 @@
 #include "mcp/files/text.h"
 #include "mcp/sandbox.h"
 
-static int run_at(struct files_call *fc, struct client *client, int (*body)(struct files_call *fc))
+static int run_at(struct files_call *fc, const struct seat *seat,
+		  int (*body)(struct files_call *fc))
 {
+	struct client *client = seat->client;
 	struct tool_result *out = fc->out;
 	int r = 0;
 
 	fc->client = client;
 	for (int attempt = 0; attempt < 2; attempt++) {
 		struct diag diag = {0};
+		struct client_tree t;
 
-		r = client_attach(client, &diag, &fc->at);
+		r = client_attach(client, seat->terms, "a file tool", &diag, &t);
 		if (r < 0)
 			return tool_error(out, "the environment cannot be reached: %s",
 					  *diag.text ? diag.text : err_text(r));
+		fc->at = t.at;
 		r = body(fc);
-		ctl_attach_release(&fc->at);
+		client_detach(client, &t);
 		if (r != -ESTALE && r != -ENOTCONN)
 			return r;
 		/* the daemon was replaced, or a rollback mounted a new root: nothing was answered */
@@ -49,7 +53,7 @@ int files_run(struct tool_call *call, const cJSON *args, struct tool_result *out
 		return 0;
 	if (seat.profile && seat.profile->cwd)
 		fc.base = seat.profile->cwd;
-	r = run_at(&fc, seat.client, body);
+	r = run_at(&fc, &seat, body);
 	tool_rise(call, &seat);
 	return r;
 }

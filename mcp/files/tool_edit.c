@@ -316,6 +316,6 @@ const struct mcp_tool tool_edit = {
 		"\"dry_run\":{\"type\":\"boolean\",\"default\":false},"
 		"\"diff\":{\"type\":\"boolean\",\"default\":true},"
 		"\"environment\":{\"type\":\"string\"}}}",
-	.flags = TOOL_PREFIXED | TOOL_DESTRUCTIVE,
+	.flags = TOOL_PREFIXED | TOOL_DESTRUCTIVE | TOOL_SITS,
 	.run = run,
 };

@@ -197,6 +197,6 @@ const struct mcp_tool tool_glob = {
 		"\"sort\":{\"type\":\"string\",\"enum\":[\"mtime\",\"path\"],\"default\":\"mtime\"},"
 		"\"use_default_ignore\":{\"type\":\"boolean\",\"default\":true},"
 		"\"environment\":{\"type\":\"string\"}}}",
-	.flags = TOOL_PREFIXED | TOOL_READ_ONLY | TOOL_IDEMPOTENT,
+	.flags = TOOL_PREFIXED | TOOL_READ_ONLY | TOOL_IDEMPOTENT | TOOL_SITS,
 	.run = run,
 };

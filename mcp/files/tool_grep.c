@@ -414,6 +414,6 @@ const struct mcp_tool tool_grep = {
 		"\"use_default_ignore\":{\"type\":\"boolean\",\"default\":true},"
 		"\"sort\":{\"type\":\"string\",\"enum\":[\"path\",\"mtime\"],\"default\":\"path\"},"
 		"\"environment\":{\"type\":\"string\"}}}",
-	.flags = TOOL_PREFIXED | TOOL_READ_ONLY | TOOL_IDEMPOTENT,
+	.flags = TOOL_PREFIXED | TOOL_READ_ONLY | TOOL_IDEMPOTENT | TOOL_SITS,
 	.run = run,
 };

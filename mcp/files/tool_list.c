@@ -265,6 +265,6 @@ const struct mcp_tool tool_list_dir = {
 		"\"max_entries\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":5000,\"default\":500},"
 		"\"sizes\":{\"type\":\"boolean\",\"default\":true},"
 		"\"environment\":{\"type\":\"string\"}}}",
-	.flags = TOOL_PREFIXED | TOOL_READ_ONLY | TOOL_IDEMPOTENT,
+	.flags = TOOL_PREFIXED | TOOL_READ_ONLY | TOOL_IDEMPOTENT | TOOL_SITS,
 	.run = run,
 };

@@ -413,6 +413,6 @@ const struct mcp_tool tool_read_file = {
 		"\"default\":\"auto\"},"
 		"\"environment\":{\"type\":\"string\",\"description\":\"Environment name; default: the "
 		"current one\"}}}",
-	.flags = TOOL_PREFIXED | TOOL_READ_ONLY | TOOL_IDEMPOTENT,
+	.flags = TOOL_PREFIXED | TOOL_READ_ONLY | TOOL_IDEMPOTENT | TOOL_SITS,
 	.run = run,
 };

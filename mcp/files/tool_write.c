@@ -324,6 +324,6 @@ const struct mcp_tool tool_write_file = {
 		"\"expect_version\":{\"type\":\"string\",\"description\":\"Only write if the file still "
 		"has this version (from a read)\"},"
 		"\"environment\":{\"type\":\"string\"}}}",
-	.flags = TOOL_PREFIXED | TOOL_DESTRUCTIVE,
+	.flags = TOOL_PREFIXED | TOOL_DESTRUCTIVE | TOOL_SITS,
 	.run = run,
 };

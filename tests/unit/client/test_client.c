@@ -33,7 +33,7 @@ static const char *sh(struct client *c, const char *text, int *ret_code)
 	s.stage3 = stage3;
 	s.timeout_ms = 60000;
 	s.stderr_mode = RUN_STDERR_MERGED;
-	r = client_run_start(c, &s, "a test", &d, &cr);
+	r = client_run_start(c, NULL, &s, "a test", &d, &cr);
 	if (r < 0) {
 		(void)snprintf(out, sizeof(out), "%s", d.text);
 		*ret_code = -1;
@@ -70,7 +70,7 @@ static int daemon_pid(struct client *c)
 
 static void test_commands(struct client *c)
 {
-	struct ctl_attach at;
+	struct client_tree t;
 	struct diag d = {{0}};
 	struct stat st;
 	const char *out;
@@ -84,10 +84,10 @@ static void test_commands(struct client *c)
 	out = sh(c, "cat f; echo x > /etc/f", &code);
 	ok(!strncmp(out, "hi\n", 3) && code == 1,
 	   "the next sees its file, and may not write to /etc: %s", out);
-	eq_int(client_attach(c, &d, &at), 0, "the root for file tools");
-	eq_int(fstatat(at.root_fd, "workspace/f", &st, 0), 0, "shows the file");
-	ok(at.writable[0] == '/', "and the writable places");
-	ctl_attach_release(&at);
+	eq_int(client_attach(c, NULL, "test", &d, &t), 0, "the root for file tools");
+	eq_int(fstatat(t.at.root_fd, "workspace/f", &st, 0), 0, "shows the file");
+	ok(t.at.writable[0] == '/', "and the writable places");
+	client_detach(c, &t);
 	out = sh(c, "cat /proc/self/mountinfo | grep -c rattan-test", &code);
 	eq_str(out, "0\n", "no place of the host is named in the sandbox");
 }
@@ -153,7 +153,7 @@ static void test_lease(struct client *c)
 	run_spec_init(&s);
 	s.shell = "echo x > seen; echo up; exec sleep 100";
 	s.stage3 = stage3;
-	eq_int(client_run_start(c, &s, "sleep", &d, &cr), 0, "a long command: %s", d.text);
+	eq_int(client_run_start(c, NULL, &s, "sleep", &d, &cr), 0, "a long command: %s", d.text);
 	while (cr && !is_up(client_run_of(cr)) && run_wait(client_run_of(cr), 50, &res) == 0)
 		;
 	eq_int(client_ctl_get(c, &d, &ctl), 0, "beside it a connection");
@@ -231,6 +231,38 @@ static void test_threads(struct client *c)
 	eq_int(all, 0, "commands of three threads at once");
 }
 
+static void shut_down(struct client *c)
+{
+	struct ctl *ctl = NULL;
+	struct diag d = {{0}};
+
+	if (client_ctl_get(c, &d, &ctl) == 0) {
+		eq_int(ctl_shutdown(ctl, true, &d), 0, "the daemon ends: %s", d.text);
+		client_ctl_put(c, ctl, true);
+	}
+}
+
+/* A writable place of which nothing is there: it can be made and used, and Landlock still knows what is not. */
+static void test_missing_place(void)
+{
+	static const char *const places[] = {"/newtop/in/it", "/tmp", NULL};
+	const struct ctl_env_opts o = {
+		.data_dir = data_dir, .env = "missing", .create = true, .writable = places};
+	struct client *c = NULL;
+	const char *out;
+	int code;
+
+	if (client_new(&o, &c) < 0)
+		tap_fatal("client_new");
+	out = sh(c, "mkdir -p /newtop/in/it && echo x > /newtop/in/it/f && cat /newtop/in/it/f",
+		 &code);
+	eq_str(out, "x\n", "it is made and used");
+	(void)sh(c, "rm -r /newtop/in/it; exec 3<>/etc/passwd", &code);
+	ok(code != 0, "opening for writing elsewhere fails at once: %d", code);
+	shut_down(c);
+	client_free(c);
+}
+
 static void test_no_start(void)
 {
 	const struct ctl_env_opts o = {.data_dir = data_dir, .env = "other", .no_start = true};
@@ -242,17 +274,6 @@ static void test_no_start(void)
 		tap_fatal("client_new");
 	ok(client_ctl_get(c, &d, &ctl) < 0 && d.text[0], "no daemon and none wanted: %s", d.text);
 	client_free(c);
-}
-
-static void shut_down(struct client *c)
-{
-	struct ctl *ctl = NULL;
-	struct diag d = {{0}};
-
-	if (client_ctl_get(c, &d, &ctl) == 0) {
-		eq_int(ctl_shutdown(ctl, true, &d), 0, "the daemon ends: %s", d.text);
-		client_ctl_put(c, ctl, true);
-	}
 }
 
 int main(int argc, char **argv)
@@ -287,6 +308,7 @@ int main(int argc, char **argv)
 	test_threads(c);
 	shut_down(c);
 	client_free(c);
+	test_missing_place();
 	test_no_start();
 	(void)snprintf(path, sizeof(path), "rm -rf %s", top);
 	(void)!system(path);

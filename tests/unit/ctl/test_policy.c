@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
+#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -59,6 +60,7 @@ static void fill(const char *data)
 	static const char *const all[] = {"/", NULL};
 	struct ctl_env_opts o = {.data_dir = data, .create = true, .writable = all};
 	struct ctl_attach a;
+	struct ctl_commit cm;
 	struct ctl *c;
 
 	if (ctl_open(&o, NULL, &c) < 0 || ctl_attach(c, NULL, &a) < 0)
@@ -69,6 +71,9 @@ static void fill(const char *data)
 	    try_open(a.root_fd, "workspace/a.env", O_CREAT | O_WRONLY) < 0 ||
 	    try_open(a.root_fd, "workspace/f", O_CREAT | O_WRONLY) < 0)
 		tap_fatal("fill");
+	if (ctl_commit(c, "filled", NULL, NULL, NULL, &cm) < 0)
+		tap_fatal("commit");
+	ctl_commit_release(&cm);
 	ctl_attach_release(&a);
 	ctl_close(c);
 }
@@ -127,10 +132,10 @@ static void mounts(const char *data)
 {
 	cleanup_buf struct buf policy = {0}, hidden = {0};
 	struct ctl_bytes junk = {.data = (uint8_t[]){0x93, 1, 2, 3}, .len = 4};
-	struct ctl_env_opts o = {.data_dir = data, .policy = junk};
+	const struct ctl_attach_opts none = {.policy = &junk};
 	struct ctl_attach a, b;
 	struct diag d = {0};
-	struct ctl *c, *x;
+	struct ctl *c;
 
 	make_policy(&policy, false);
 	make_policy(&hidden, true);
@@ -152,9 +157,118 @@ static void mounts(const char *data)
 		tap_fatal("attach");
 	eq_int(try_open(a.root_fd, "workspace/a.env", O_RDONLY), -ENOENT, "a policy that hides");
 	ctl_attach_release(&a);
-	eq_int(ctl_open(&o, &d, &x), -EBADMSG, "one that is none: %s", d.text);
+	eq_int(ctl_attach_as(c, &none, &d, &a), -EBADMSG, "one that is none: %s", d.text);
 	eq_int(ctl_shutdown(c, true, NULL), 0, "the end");
 	ctl_close(c);
+}
+
+/* ---- clients with different policies ---- */
+
+/* Under what its connection was opened with; releases what it got. */
+static int attach(struct ctl *c, const char *what, bool brief, char ret_text[static 512])
+{
+	const struct ctl_attach_opts o = {.what = what, .brief = brief};
+	struct ctl_attach a;
+	struct diag d = {0};
+	int r = ctl_attach_as(c, &o, &d, &a);
+
+	(void)snprintf(ret_text, 512, "%s", d.text);
+	ctl_attach_release(&a);
+	return r;
+}
+
+static void two_at_once(const char *data, bool restart)
+{
+	cleanup_buf struct buf policy = {0}, hidden = {0};
+	const struct ctl_attach_opts command = {.what = "make all"};
+	cleanup_fd int self = pidfd_open(getpid(), 0);
+	struct ctl *one, *same, *other, *plain;
+	struct ctl_attach a, b;
+	struct ctl_moved mv;
+	struct ctl_status st;
+	struct diag d = {0};
+	char text[512];
+
+	make_policy(&policy, false);
+	make_policy(&hidden, true);
+	one = open_env(data, &policy);
+	same = open_env(data, &policy);
+	other = open_env(data, &hidden);
+	plain = open_env(data, NULL);
+	eq_int(attach(other, NULL, false, text), 0, "one that does nothing: %s", text);
+	eq_int(ctl_attach_as(one, &command, &d, &a), 0, "a command comes in between: %s", d.text);
+	eq_int(ctl_lease(one, "make all", self, NULL), 0, "and runs");
+	judged(a.root_fd, "while nobody else asks");
+	if (restart) {
+		eq_int(ctl_restart(plain, &d), 0, "another daemon goes on: %s", d.text);
+		ctl_close(same);
+		ctl_close(other);
+		ctl_close(plain);
+		same = open_env(data, &policy);
+		other = open_env(data, &hidden);
+		plain = open_env(data, NULL);
+	}
+	eq_int(attach(other, NULL, false, text), -EBUSY, "another policy does not come under it");
+	ok(strstr(text, "another policy (make all)") && strstr(text, "another environment"),
+	   "and is told of it: %s", text);
+	eq_int(attach(other, "ls", false, text), -EBUSY, "nor with a lease");
+	eq_int(attach(plain, NULL, false, text), -EBUSY, "nor the agent's, of who says nothing");
+	judged(a.root_fd, "after others asked");
+	eq_int(ctl_attach_as(same, &command, NULL, &b), 0, "the same policy beside it");
+	ok(a.generation == b.generation, "is the same mount");
+	ctl_attach_release(&b);
+	eq_int(ctl_status(same, NULL, &st), 0, "status");
+	eq_int(st.leases, 2, "two commands, and none of those that were refused");
+	ctl_status_release(&st);
+	if (!restart)
+		eq_int(ctl_unlease(one), 0, "the first one ends");
+	ctl_close(one);
+	if (restart) /* the process that was named still lives */
+		eq_int(attach(other, NULL, false, text), -EBUSY, "it is the process that counts");
+	eq_int(ctl_unlease(same), 0, "the other one ends");
+	if (!restart) {
+		eq_int(attach(other, "a tool", true, text), 0, "then another policy: %s", text);
+		errno = 0;
+		ok(openat(a.root_fd, "workspace/f", O_RDONLY | O_CLOEXEC) < 0 && errno != ENOENT,
+		   "what was handed out ends with its policy: %s", err_text(errno));
+		eq_int(attach(same, NULL, false, text), -EBUSY, "a tool has it");
+		eq_int(ctl_reset(plain, false, NULL, &mv), 0, "for which no move waits");
+	}
+	ctl_attach_release(&a);
+	eq_int(ctl_shutdown(plain, true, NULL), 0, "the end");
+	ctl_close(same);
+	ctl_close(other);
+	ctl_close(plain);
+}
+
+/* What is bound is a mount on the mount, which a policy does not judge: a client that says only what is writable
+ * gets it, one with a whole policy does not. */
+static void binds(const char *data, const char *host)
+{
+	cleanup_fd int fd = open(host, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	cleanup_buf struct buf policy = {0};
+	struct ctl *whole, *plain;
+	struct diag d = {0};
+	char text[512];
+
+	make_policy(&policy, false);
+	plain = open_env(data, NULL);
+	whole = open_env(data, &policy);
+	eq_int(attach(plain, NULL, false, text), 0, "plain: %s", text);
+	eq_int(ctl_bind(plain, fd, host, "/workspace/h", false, &d), 0, "binds: %s", d.text);
+	eq_int(attach(whole, NULL, false, text), -EBUSY, "a whole policy does not get that");
+	ok(strstr(text, host) && strstr(text, "/workspace/h"), "and is told: %s", text);
+	eq_int(ctl_unbind(plain, "/workspace/h", NULL), 0, "unbound");
+	eq_int(attach(whole, "ls", false, text), 0, "then it does: %s", text);
+	d.text[0] = 0;
+	eq_int(ctl_bind(plain, fd, host, "/workspace/h", false, &d), -EBUSY,
+	       "and nothing is bound under it: %s", d.text);
+	eq_int(ctl_unlease(whole), 0, "it ends");
+	eq_int(ctl_bind(plain, fd, host, "/workspace/h", false, NULL), 0, "and is bound");
+	eq_int(attach(plain, NULL, false, text), 0, "for plain: %s", text);
+	eq_int(ctl_shutdown(plain, true, NULL), 0, "the end");
+	ctl_close(whole);
+	ctl_close(plain);
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -168,15 +282,20 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 int main(void)
 {
-	char top[] = "/tmp/rattan-test-XXXXXX", data[64];
+	char top[] = "/tmp/rattan-test-XXXXXX", data[64], host[64];
 
 	need_namespaces();
 	if (!mkdtemp(top))
 		tap_fatal("no directory");
 	(void)snprintf(data, sizeof(data), "%s/data", top);
+	(void)snprintf(host, sizeof(host), "%s/host", top);
+	(void)mkdir(host, 0755);
 	(void)setenv("XDG_RUNTIME_DIR", top, 1);
 	fill(data);
 	mounts(data);
+	two_at_once(data, false);
+	two_at_once(data, true);
+	binds(data, host);
 	(void)nftw(top, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	return tap_done();
 }

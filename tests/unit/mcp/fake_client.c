@@ -77,11 +77,13 @@ void client_ctl_put(struct client *c, struct ctl *ctl, bool broken)
 	free(ctl);
 }
 
-int client_scratch(struct client *c, const char *path, struct diag *diag)
+int client_scratch(struct client *c, const struct client_terms *terms, struct diag *diag,
+		   int *ret_fd)
 {
 	(void)c;
-	(void)path;
+	(void)terms;
 	(void)diag;
+	*ret_fd = -1;
 	return 0;
 }
 
@@ -103,16 +105,20 @@ int client_add_bind(struct client *c, int host_fd, const char *host, const char 
 	return 0;
 }
 
-int client_attach(struct client *c, struct diag *diag, struct ctl_attach *ret)
+int client_attach(struct client *c, const struct client_terms *terms, const char *what,
+		  struct diag *diag, struct client_tree *ret)
 {
 	(void)c;
+	(void)terms;
+	(void)what;
 	(void)ret;
 	return diag_set(diag, -EOPNOTSUPP, "no tree here");
 }
 
-void ctl_attach_release(struct ctl_attach *a)
+void client_detach(struct client *c, struct client_tree *t)
 {
-	(void)a;
+	(void)c;
+	(void)t;
 }
 
 int ctl_runtime_dir(char **ret)
@@ -204,14 +210,15 @@ static int run_begin(const struct run_spec *s, struct run *r)
 	return 0;
 }
 
-int client_run_start(struct client *c, struct run_spec *spec, const char *what, struct diag *diag,
-		     struct client_run **ret)
+int client_run_start(struct client *c, const struct client_terms *terms, struct run_spec *spec,
+		     const char *what, struct diag *diag, struct client_run **ret)
 {
 	struct run *r = calloc(1, sizeof(*r));
 	struct client_run *cr = calloc(1, sizeof(*cr));
 	int err;
 
 	(void)c;
+	(void)terms;
 	(void)what;
 	if (!r || !cr)
 		tap_fatal("memory");

@@ -20,7 +20,7 @@ static struct job *start(struct jobs *js, const char *command, bool separate, in
 	spec.shell = command;
 	spec.cwd = "/workspace";
 	spec.stderr_mode = separate ? RUN_STDERR_SEPARATE : RUN_STDERR_MERGED;
-	*ret = job_start(js, client, &spec, command, &diag, &j);
+	*ret = job_start(js, client, NULL, &spec, command, &diag, &j);
 	return j;
 }
 

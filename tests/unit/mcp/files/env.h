@@ -65,14 +65,17 @@ int tool_error(struct tool_result *out, const char *fmt, ...)
 	out->is_error = true;
 	return buf_printf(&out->text, "error: %s", text) < 0 ? -ENOMEM : 0;
 }
-int client_attach(struct client *c, struct diag *diag, struct ctl_attach *ret)
+int client_attach(struct client *c, const struct client_terms *terms, const char *what,
+		  struct diag *diag, struct client_tree *ret)
 {
 	(void)diag;
-	*ret = (struct ctl_attach){.userns_fd = -1, .mntns_fd = -1, .root_fd = -1};
+	(void)terms;
+	(void)what;
+	ret->at = (struct ctl_attach){.userns_fd = -1, .mntns_fd = -1, .root_fd = -1};
 	c->attached++;
-	ret->root_fd = fcntl(c->root_fd, F_DUPFD_CLOEXEC, 0);
-	(void)snprintf(ret->writable, sizeof(ret->writable), "%s", c->writable);
-	return ret->root_fd < 0 ? -EIO : 0;
+	ret->at.root_fd = fcntl(c->root_fd, F_DUPFD_CLOEXEC, 0);
+	(void)snprintf(ret->at.writable, sizeof(ret->at.writable), "%s", c->writable);
+	return ret->at.root_fd < 0 ? -EIO : 0;
 }
 int client_denials(struct client *c, uint64_t token, size_t max, struct client_denials *ret)
 {
@@ -87,11 +90,12 @@ void client_denials_release(struct client_denials *d)
 {
 	*d = (struct client_denials){0};
 }
-void ctl_attach_release(struct ctl_attach *a)
+void client_detach(struct client *c, struct client_tree *t)
 {
-	if (a->root_fd >= 0)
-		(void)close(a->root_fd);
-	a->root_fd = -1;
+	(void)c;
+	if (t->at.root_fd >= 0)
+		(void)close(t->at.root_fd);
+	t->at.root_fd = -1;
 }
 
 static inline void env_open(struct client *c)
