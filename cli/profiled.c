@@ -1,5 +1,6 @@
 #include "cli/profiled.h"
 
+#include <ctype.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -269,6 +270,18 @@ static int join_env(char *const *role, char *const *more, char ***ret)
 	return 0;
 }
 
+/* A session's name, from the profile's, which may be its file's path. */
+static void own_name(const char *profile, char ret[static 64])
+{
+	const char *slash = strrchr(profile, '/'), *s = slash ? slash + 1 : profile;
+	size_t n = 0;
+
+	for (; *s && n < 40; s++)
+		if (isalnum((unsigned char)*s) || (n && strchr("._-", *s)))
+			ret[n++] = *s;
+	(void)snprintf(ret + n, 64 - n, "%s-%d", n ? "" : "role", (int)getpid());
+}
+
 int cli_role_run(const struct profile *p, const struct cli_list *set, const char *session,
 		 char *const *argv, char *const *env)
 {
@@ -282,7 +295,7 @@ int cli_role_run(const struct profile *p, const struct cli_list *set, const char
 
 	if (r < 0)
 		return cli_fail_errno(r, &d, "the role");
-	(void)snprintf(name, sizeof(name), "%.40s-%d", p->name, (int)getpid());
+	own_name(p->name, name);
 	cli_session_signals(&signals);
 	r = join_env(plan.env, env, &all);
 	if (r == 0)

@@ -9,8 +9,6 @@
 
 #include "cli/cli.h"
 
-#define END_MS 5000
-
 int cli_session_dir(char **ret)
 {
 	cleanup_free char *dir = NULL;
@@ -36,21 +34,27 @@ int cli_session_wait(pid_t pid, const char *name)
 {
 	cleanup_free char *dir = NULL;
 	int status = 0, got = 0;
+	cleanup_fd int pidfd = -1;
+	struct role_session s = {.pid = pid};
 	sigset_t set;
 
+	(void)snprintf(s.name, sizeof(s.name), "%s", name);
 	cli_session_signals(&set);
+	if (cli_session_dir(&dir) < 0)
+		dir = NULL;
+	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	while (waitpid(pid, &status, WNOHANG) == 0) {
 		int sig = sigwaitinfo(&set, NULL);
 
 		if (sig > 0 && sig != SIGCHLD) {
 			got = sig;
-			(void)kill(pid, SIGKILL);
+			if (!dir || pidfd < 0 || role_end(dir, &s, pidfd) < 0)
+				(void)kill(pid, SIGKILL);
 		}
 	}
-	if (cli_session_dir(&dir) == 0)
-		role_forget(dir, name);
-	else
-		dir = NULL;
+	/* The bwrap outside has ended; all that was inside ends with it, willing or not. */
+	if (dir)
+		role_settle(dir, name);
 	if (got)
 		return 128 + got;
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -82,16 +86,12 @@ static int probe(const char *dir)
 		     : CLI_OK;
 }
 
-static int end(const char *dir, const char *name, int pidfd)
+static int end(const char *dir, const struct role_session *s, int pidfd)
 {
-	struct pollfd p = {.fd = pidfd, .events = POLLIN};
+	int r = role_end(dir, s, pidfd);
 
-	if (syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) < 0 && errno != ESRCH)
-		return cli_fail(CLI_FAILED, "session %s: %s", name, err_text(errno));
-	if (poll(&p, 1, END_MS) <= 0)
-		return cli_fail(CLI_FAILED, "session %s does not end", name);
-	role_forget(dir, name);
-	return CLI_OK;
+	return r < 0 ? cli_fail(CLI_FAILED, "session %s does not end: %s", s->name, err_text(r))
+		     : CLI_OK;
 }
 
 static int await(const char *name, int pidfd)
@@ -104,13 +104,13 @@ static int await(const char *name, int pidfd)
 	return CLI_OK;
 }
 
-static int attach(const struct role_session *s, char **argv)
+static int attach(const struct role_session *s, int pidfd, char **argv)
 {
 	static const char *const env[] = {
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8",
 		"TMPDIR=/tmp", NULL};
 	struct diag d = {0};
-	int r = role_attach(s, (const char *const *)argv, env, "/", &d);
+	int r = role_attach(s, pidfd, (const char *const *)argv, env, "/", &d);
 
 	return r < 0 ? cli_fail_errno(r, &d, "the session cannot be entered") : r;
 }
@@ -126,13 +126,13 @@ static int with_session(const char *dir, char **rest, int n)
 		return cli_fail(CLI_NOT_FOUND, "no session '%s' lives; rattan session lists all",
 				rest[1]);
 	if (!strcmp(rest[0], "end"))
-		return end(dir, rest[1], pidfd);
+		return end(dir, &s, pidfd);
 	if (!strcmp(rest[0], "wait"))
 		return await(rest[1], pidfd);
 	if (n < 3)
 		return cli_fail(CLI_USAGE, "session: attach needs a command: attach %s -- CMD",
 				rest[1]);
-	return attach(&s, rest + 2);
+	return attach(&s, pidfd, rest + 2);
 }
 
 static int run(int argc, char **argv)

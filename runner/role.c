@@ -16,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "base/log.h"
 #include "runner/plan_encode.h"
 #include "runner/role_internal.h"
 #include "runner/runner_internal.h"
@@ -82,7 +83,11 @@ static int add_mount(struct buf *b, const struct role_launch *l, size_t i)
 	case RUN_MOUNT_LINK:
 		return buf_printf(b, "--symlink%c%s%c%s%c", 0, m->source, 0, m->dest, 0);
 	case RUN_MOUNT_PROC:
-		return buf_printf(b, "--proc%c%s%c", 0, m->dest, 0);
+		/* And without the names of the user's keys, as for agents. */
+		return buf_printf(b,
+				  "--proc%c%s%c--ro-bind-try%c/dev/null%c%s/keys%c--ro-bind-try%c"
+				  "/dev/null%c%s/key-users%c",
+				  0, m->dest, 0, 0, 0, m->dest, 0, 0, 0, m->dest, 0);
 	case RUN_MOUNT_DEV:
 	default:
 		/* Read-only but for shared memory and the pty, which are mounts of their own. */
@@ -305,6 +310,16 @@ static int not_started(const struct role_launch *l, pid_t pid, struct starting *
 	}
 }
 
+/* A command that has ended already has none. */
+static void note_inner(const struct role_launch *l, pid_t pid)
+{
+	int r = role_record_inner(l->spec->dir, l->spec->name, pid);
+
+	if (r < 0 && r != -ESRCH)
+		log_warn("session %s: its first process is not recorded: %s", l->spec->name,
+			 err_text(r));
+}
+
 static int launch(struct role_launch *l, struct diag *diag, pid_t *ret_pid)
 {
 	unsigned wait_ms = l->spec->wait_ms ? l->spec->wait_ms : WAIT_MS;
@@ -324,6 +339,8 @@ static int launch(struct role_launch *l, struct diag *diag, pid_t *ret_pid)
 	in_time = wait_ready(l, io_now_ms() + wait_ms, &st);
 	if (!st.ready)
 		r = not_started(l, pid, &st, !in_time, diag);
+	else
+		note_inner(l, pid);
 	buf_release(&st.text);
 	*ret_pid = pid;
 	return r;

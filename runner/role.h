@@ -55,16 +55,22 @@ struct role_session {
 	char name[65];
 	pid_t pid; /* the bwrap outside */
 };
-/* Sessions that live. Records of those that do not are removed. */
+/* Sessions that live. What others have left is ended, and their records are removed. */
 int role_list(const char *dir, int (*fn)(void *arg, const struct role_session *s),
 	      void *arg) MUST_USE;
 /* *ret_pidfd: of the bwrap outside. -ENOENT: none of that name lives. */
 int role_find(const char *dir, const char *name, struct role_session *ret, int *ret_pidfd) MUST_USE;
-/* The record of a session that has ended. */
+/* All processes of @s are killed: by the pid 1 of its PID namespace, with which the kernel ends the others, whatever they have
+ * done about it. @pidfd is that of the bwrap outside. -ETIMEDOUT it does not end. */
+int role_end(const char *dir, const struct role_session *s, int pidfd) MUST_USE;
+/* The bwrap outside has ended: so does what is left of the session, and its record goes. Nothing is done to a session that lives. */
+void role_settle(const char *dir, const char *name);
+/* The record alone. */
 void role_forget(const char *dir, const char *name);
-/* Another command in the session's namespaces; its exit code, or negative errno. */
-int role_attach(const struct role_session *s, const char *const *argv, const char *const *env,
-		const char *cwd, struct diag *diag) MUST_USE;
+/* Another command in the session's namespaces; its exit code, or negative errno. Where a standard stream is a terminal it gets
+ * one of its own, which is the caller's by copying alone. */
+int role_attach(const struct role_session *s, int pidfd, const char *const *argv,
+		const char *const *env, const char *cwd, struct diag *diag) MUST_USE;
 /* Can a session be had here? Of @s its dir, bwrap and stage3 count; the binds are
  * the system's, the command does nothing. 0, or -ENOTSUP with "<bwrap> is missing" or "<bwrap> failed: <why>". */
 int role_probe(const struct role_spec *s, struct diag *diag) MUST_USE;

@@ -169,6 +169,9 @@ void role_child(const struct role_launch *l)
 	(void)setsid();
 	if (role_record_write(l->spec->dir, l->spec->name) < 0)
 		fail(l, ROLE_STEP_STAGE, "%s: %s", l->spec->dir, err_text(errno));
+	errno = -role_leave_keys();
+	if (errno)
+		fail(l, ROLE_STEP_STAGE, "keys: %s", err_text(errno));
 	own_namespaces(l);
 	stage_all(l);
 	arrange(l);

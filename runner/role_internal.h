@@ -41,3 +41,31 @@ int role_record_make(const char *dir, const char *name, struct role_record *ret)
 void role_record_release(struct role_record *r);
 /* By the process that becomes the bwrap. */
 int role_record_write(const char *dir, const char *name) MUST_USE;
+/* By whoever started it: which process the pid 1 inside is, for who finds the bwrap outside dead. */
+int role_record_inner(const char *dir, const char *name, pid_t outer) MUST_USE;
+
+/* role_inner.c: the session's pid 1 inside. */
+struct role_inner {
+	pid_t pid;
+	unsigned long long
+		start; /* ticks since boot: a number that was given again has another one */
+	char boot[40];
+};
+/* The child of the bwrap outside, held: what *ret_pidfd names is it, and not what has its number by then. @outer_pidfd says
+ * whose number @outer is; -1: that of a child of ours. @ret may be NULL. -ESRCH. */
+int role_inner_of(pid_t outer, int outer_pidfd, struct role_inner *ret, int *ret_pidfd) MUST_USE;
+/* The process that was recorded as @in, if it still is. -ESRCH. */
+int role_inner_open(const struct role_inner *in, int *ret_pidfd) MUST_USE;
+
+/* role_tty.c */
+/* For a command between us and whom there is to be no terminal of ours. */
+struct role_tty {
+	int master, slave; /* ours, and the command's; -1: no standard stream is a terminal */
+};
+int role_tty_open(struct role_tty *ret) MUST_USE;
+/* In the child: a session of its own, with the new terminal in place of the old one. */
+int role_tty_enter(const struct role_tty *t) MUST_USE;
+/* In the parent: copies until @pid has ended, and gives its wait status. */
+int role_tty_relay(struct role_tty *t, pid_t pid, int *ret_status) MUST_USE;
+/* No key that the caller's session holds is the command's. */
+int role_leave_keys(void) MUST_USE;

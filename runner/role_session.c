@@ -2,12 +2,14 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -20,6 +22,9 @@
 
 #define RECORD ".session"
 #define ALIVE  ".alive"
+#define INNER  ".inner"
+
+#define END_MS 5000
 
 /* "DIR/NAME.suffix"; owned, or NULL without memory. */
 static char *path_of(const char *dir, const char *name, const char *suffix)
@@ -42,6 +47,7 @@ void role_forget(const char *dir, const char *name)
 {
 	remove_one(dir, name, RECORD, unlink);
 	remove_one(dir, name, ALIVE, unlink);
+	remove_one(dir, name, INNER, unlink);
 	remove_one(dir, name, ".stage", rmdir);
 }
 
@@ -52,6 +58,71 @@ static bool lives(const char *dir, const char *name)
 	cleanup_fd int fd = path ? open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW) : -1;
 
 	return fd >= 0;
+}
+
+static int read_inner(const char *dir, const char *name, struct role_inner *ret)
+{
+	cleanup_free char *path = path_of(dir, name, INNER);
+	cleanup_buf struct buf b = {0};
+	int pid, r = path ? io_read_file(AT_FDCWD, path, 256, &b) : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	if (!b.len || sscanf((char *)b.data, "%d %llu %39s", &pid, &ret->start, ret->boot) != 3)
+		return -EBADMSG;
+	ret->pid = pid;
+	return 0;
+}
+
+/* 0, or -ETIMEDOUT. */
+static int kill_and_wait(int pidfd)
+{
+	struct pollfd p = {.fd = pidfd, .events = POLLIN};
+
+	(void)pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
+	return poll(&p, 1, END_MS) > 0 ? 0 : -ETIMEDOUT;
+}
+
+/* The bwrap outside is gone, and what was to end with it may have seen to it that it did not. */
+static void end_left(const char *dir, const char *name)
+{
+	struct role_inner in;
+	int pidfd;
+
+	if (read_inner(dir, name, &in) < 0 || role_inner_open(&in, &pidfd) < 0)
+		return;
+	(void)!kill_and_wait(pidfd);
+	(void)close(pidfd);
+}
+
+int role_record_inner(const char *dir, const char *name, pid_t outer)
+{
+	cleanup_free char *path = path_of(dir, name, INNER);
+	cleanup_fd int fd = -1, pidfd = -1;
+	struct role_inner in;
+	char text[128];
+	int n, r = path ? role_inner_of(outer, -1, &in, &pidfd) : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	n = snprintf(text, sizeof(text), "%d %llu %s\n", (int)in.pid, in.start, in.boot);
+	return fd < 0 ? ret_nerrno() : io_write_full(fd, text, (size_t)n);
+}
+
+int role_end(const char *dir, const struct role_session *s, int pidfd)
+{
+	cleanup_fd int inner = -1;
+	int r = 0;
+
+	(void)!role_inner_of(s->pid, pidfd, NULL, &inner);
+	if (inner >= 0)
+		r = kill_and_wait(inner);
+	if (kill_and_wait(pidfd) < 0)
+		r = -ETIMEDOUT;
+	if (r == 0)
+		role_settle(dir, s->name);
+	return r;
 }
 
 static int make_fifo(const char *dir, const char *name, struct role_record *r)
@@ -83,6 +154,7 @@ int role_record_make(const char *dir, const char *name, struct role_record *ret)
 		return errno == EWOULDBLOCK ? -EBUSY : ret_nerrno();
 	if (lives(dir, name))
 		return -EBUSY;
+	end_left(dir, name);
 	role_forget(dir, name);
 	r = make_fifo(dir, name, ret);
 	return r;
@@ -132,6 +204,18 @@ int role_find(const char *dir, const char *name, struct role_session *ret, int *
 	return 0;
 }
 
+/* Not while another is being started under its name. */
+void role_settle(const char *dir, const char *name)
+{
+	cleanup_free char *path = path_of(dir, name, ".lock");
+	cleanup_fd int fd = path ? open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW) : -1;
+
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || lives(dir, name))
+		return;
+	end_left(dir, name);
+	role_forget(dir, name);
+}
+
 int role_list(const char *dir, int (*fn)(void *arg, const struct role_session *s), void *arg)
 {
 	cleanup_dir DIR *d = opendir(dir);
@@ -150,8 +234,10 @@ int role_list(const char *dir, int (*fn)(void *arg, const struct role_session *s
 			continue;
 		memcpy(name, e->d_name, n - k);
 		name[n - k] = 0;
-		if (role_find(dir, name, &s, &pidfd) < 0)
+		if (role_find(dir, name, &s, &pidfd) < 0) {
+			role_settle(dir, name);
 			continue;
+		}
 		(void)close(pidfd);
 		r = fn(arg, &s);
 	}
@@ -159,21 +245,6 @@ int role_list(const char *dir, int (*fn)(void *arg, const struct role_session *s
 }
 
 /* ---- another command in it ---- */
-
-/* The session's pid 1, as we see it. */
-static int inner_pid(pid_t outer, pid_t *ret)
-{
-	cleanup_file FILE *f = NULL;
-	char path[64];
-	int pid;
-
-	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)outer, (int)outer);
-	f = fopen(path, "re");
-	if (!f || fscanf(f, "%d", &pid) != 1 || pid < 1)
-		return -ESRCH;
-	*ret = pid;
-	return 0;
-}
 
 /* Nothing that entering the namespaces gave us stays. */
 static int drop_all(void)
@@ -189,10 +260,16 @@ static int drop_all(void)
 	return 0;
 }
 
-static void __attribute__((noreturn))
-attached(const char *const *argv, const char *const *env, const char *cwd)
+static void __attribute__((noreturn)) attached(const char *const *argv, const char *const *env,
+					       const char *cwd, const struct role_tty *tty)
 {
+	sigset_t none;
+
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	(void)sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	if (role_tty_enter(tty) < 0 || role_leave_keys() < 0)
+		_exit(125);
 	(void)syscall(SYS_close_range, 3, ~0u, 0); /* R3 */
 	if (chdir(cwd) < 0 || drop_all() < 0)
 		_exit(125);
@@ -200,28 +277,31 @@ attached(const char *const *argv, const char *const *env, const char *cwd)
 	_exit(errno == ENOENT ? 127 : 126);
 }
 
-int role_attach(const struct role_session *s, const char *const *argv, const char *const *env,
-		const char *cwd, struct diag *diag)
+int role_attach(const struct role_session *s, int outer_pidfd, const char *const *argv,
+		const char *const *env, const char *cwd, struct diag *diag)
 {
+	struct role_tty tty = {-1, -1};
 	cleanup_fd int pidfd = -1;
-	int status, r;
+	int status, r = role_inner_of(s->pid, outer_pidfd, NULL, &pidfd);
 	pid_t pid;
 
-	r = inner_pid(s->pid, &pid);
-	if (r == 0)
-		pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (r < 0 || pidfd < 0)
+	if (r < 0)
 		return diag_set(diag, -ESRCH, "the session '%s' has ended", s->name);
+	/* Before its namespaces: the terminal is the host's, as ours is. */
+	r = role_tty_open(&tty);
+	if (r < 0)
+		return diag_set(diag, r, "no terminal: %s", err_text(r));
 	if (setns(pidfd, CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC) < 0)
-		return diag_set(diag, ret_nerrno(), "the session '%s' cannot be entered: %s",
-				s->name, err_text(errno));
-	pid = fork();
-	if (pid < 0)
-		return ret_nerrno();
+		r = diag_set(diag, ret_nerrno(), "the session '%s' cannot be entered: %s", s->name,
+			     err_text(errno));
+	pid = r < 0 ? -1 : fork();
 	if (pid == 0)
-		attached(argv, env, cwd);
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return ret_nerrno();
+		attached(argv, env, cwd, &tty);
+	if (r == 0)
+		r = pid < 0 ? ret_nerrno() : role_tty_relay(&tty, pid, &status);
+	cleanup_fdp(&tty.master);
+	cleanup_fdp(&tty.slave);
+	if (r < 0)
+		return r;
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }

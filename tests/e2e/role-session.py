@@ -1,12 +1,16 @@
 #!/usr/bin/python3
 """Role sessions (profile/profiles/role-session.json): what is there, what can be written, and who outlives whom. Cases 113 to 127."""
 # timeout: 180
+import fcntl
 import json
 import os
 import pathlib
+import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 
 RATTAN = os.environ["RATTAN"]
@@ -150,6 +154,133 @@ p = subprocess.Popen(argv("term", "sh", "-c", f"echo up; {BEAT % 't'}"), stdout=
 p.stdout.readline()
 p.terminate()
 check(p.wait(10) == 143 and not beats("t"), "SIGTERM to the host ends its session", p.returncode)
+# A command that gives up the signal it would get with its parent's end: killed by its PID namespace all the same.
+STAY = f"""import ctypes, os, sys, time
+assert ctypes.CDLL(None).prctl(1, 0) == 0
+print("up", flush=True)
+n = 0
+while True:
+    n += 1
+    open("{TOP}/run/home/" + sys.argv[1], "w").write(str(n))
+    time.sleep(0.05)
+"""
+
+
+def stays(name):
+    p = subprocess.Popen(argv(name, "python3", "-c", STAY, name), stdout=subprocess.PIPE, text=True)
+    check(p.stdout.readline() == "up\n" and until(lambda: beats(name)), f"{name}: a command that would stay")
+    return p
+
+
+p = stays("stay-end")
+r = subprocess.run([RATTAN, "session", "end", "stay-end"], capture_output=True, text=True)
+check(r.returncode == 0 and not beats("stay-end"), "session end ends it", r.stderr)
+p.wait(10)
+p = stays("stay-term")
+p.terminate()
+check(p.wait(10) == 143 and not beats("stay-term"), "so does an orderly end of the host", p.returncode)
+p = stays("stay-outer")
+os.kill(pid_of("stay-outer"), signal.SIGKILL)
+check(p.wait(10) == 137 and not beats("stay-outer"), "and the host when the bwrap outside was killed", p.returncode)
+p = stays("stay-both")
+outer = pid_of("stay-both")
+p.kill()
+p.wait()
+os.kill(outer, signal.SIGKILL)
+check(until(lambda: pid_of("stay-both") is None) and not beats("stay-both"), "and the next host when both were")
+# Who has the number of a process that was recorded is left alone.
+dir_ = pathlib.Path(os.environ["XDG_RUNTIME_DIR"]) / "rattan/roles"
+other = subprocess.Popen(["sleep", "100"])
+boot = open("/proc/sys/kernel/random/boot_id").read().strip()
+for name, start, at in (("old", 1, boot), ("boot", open(f"/proc/{other.pid}/stat").read().split()[21], "another")):
+    for suffix, text in ((".session", f"{other.pid}\n"), (".inner", f"{other.pid} {start} {at}\n"), (".lock", "")):
+        (dir_ / (name + suffix)).write_text(text)
+sessions()
+check(other.poll() is None and not (dir_ / "old.inner").exists(), "a number that was given again is nobody of the session's")
+other.kill()
+other.wait()
+# The caller's terminal, and what is typed into it, is not the command's.
+p = subprocess.Popen(argv("tty", "sh", "-c", f"echo up; {BEAT % 'tty'}"), stdout=subprocess.PIPE, text=True)
+check(p.stdout.readline() == "up\n", "a session to attach to")
+LOOK = """import fcntl, os, sys, termios, struct
+print("size", struct.unpack("hhhh", fcntl.ioctl(0, termios.TIOCGWINSZ, bytes(8)))[:2])
+print("rdev", [os.fstat(i).st_rdev for i in range(3)], "controls", os.isatty(os.open("/dev/tty", os.O_RDWR)))
+try: fcntl.ioctl(0, termios.TIOCSTI, b"T")
+except OSError: pass
+print("fds", sorted(os.listdir("/proc/self/fd"))[:3], flush=True)
+try: print("read", input(), flush=True); input()
+except KeyboardInterrupt: print("interrupted", flush=True)
+sys.exit(5)
+"""
+
+
+def attach_on_a_terminal():
+    """What the command says, its code, whether the caller's terminal is another one, and what is left to be read from that."""
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("hhhh", 33, 77, 0, 0))
+    before = termios.tcgetattr(slave)
+    q = subprocess.Popen([RATTAN, "session", "attach", "tty", "--", "python3", "-c", LOOK], stdin=slave, stdout=slave, stderr=slave,
+                         start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+    text = b""
+
+    def read_until(word):
+        nonlocal text
+        end = time.monotonic() + 20
+        while word not in text and time.monotonic() < end:
+            if select.select([master], [], [], 0.1)[0]:
+                text += os.read(master, 4096)
+        return word in text
+
+    read_until(b"fds")
+    os.write(master, b"hello\n")
+    read_until(b"read ")
+    os.write(master, b"\x03")
+    read_until(b"interrupted")
+    code = q.wait(20)
+    own = str(os.fstat(slave).st_rdev)
+    same = termios.tcgetattr(slave) == before
+    left = select.select([slave], [], [], 0.2)[0]
+    os.close(master)
+    os.close(slave)
+    return text.decode(), code, own, same, left
+
+
+text, code, own, same, left = attach_on_a_terminal()
+check("rdev [" in text and own not in text.split("rdev [")[1].split("]")[0], "an attached command has a terminal of its own", text)
+check("size (33, 77)" in text and "controls True" in text, "as large as the caller's, and in control of it", text)
+check("hello" in text.split("read ")[-1] and "interrupted" in text and code == 5, "what is typed reaches it, keys as well, and its code comes back", (text, code))
+check(same and not left, "the caller's is as it was, and nothing was typed into it", (same, left))
+r = subprocess.run([RATTAN, "session", "attach", "tty", "--", "sh", "-c", "cat; echo err >&2; exit 3"], input="through\n", capture_output=True, text=True)
+check((r.returncode, r.stdout, r.stderr) == (3, "through\n", "err\n"), "without terminals its streams are the caller's", r)
+r = subprocess.run([RATTAN, "session", "attach", "tty", "--", "sh", "-c", "ps -o sid= -p $$ 2>/dev/null || cut -d' ' -f6 /proc/self/stat"], capture_output=True, text=True)
+check(r.stdout.strip() not in ("", "0", str(os.getsid(0))), "and its session is not", r.stdout + r.stderr)
+# keys
+KEYS = """import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+if sys.argv[1] == "add":
+    if libc.syscall(250, 1, None) < 0 or libc.syscall(248, b"user", b"rattan-test", b"secret", 6, -3) < 0: sys.exit(77)
+    os.execvp(sys.argv[2], sys.argv[2:])
+print("found" if libc.syscall(250, 10, -3, b"user", b"rattan-test", 0) > 0 else "none")
+"""
+if os.uname().machine == "x86_64":
+    def with_key(*cmd):
+        return subprocess.run(["python3", "-c", KEYS, "add", *cmd], capture_output=True, text=True)
+    if with_key("python3", "-c", KEYS, "look").stdout == "found\n":
+        r = with_key(*argv("keys", "python3", "-c", KEYS, "look"))
+        check(r.stdout == "none\n", "no key of the caller's session", r.stdout + r.stderr)
+        r = with_key(RATTAN, "session", "attach", "tty", "--", "python3", "-c", KEYS, "look")
+        check(r.stdout == "none\n", "nor for an attached command", r.stdout + r.stderr)
+    else:
+        print("# no keys here")
+rc, out = run("cat /proc/keys /proc/key-users 2>/dev/null | wc -c")
+check(out.strip() == "0", "nor the names of keys", out)
+p.terminate()
+p.wait(10)
+# a file without a name of its own
+nameless = {k: v for k, v in roles.items() if k != "name"}
+put("a role!.json", json.dumps(nameless))
+r = subprocess.run([str(TOP / "a role!.json") if x == ROLE else x for x in argv("-", "echo", "ran") if x not in ("--session", "-")], capture_output=True, text=True)
+check(r.returncode == 0 and r.stdout == "ran\n", "a profile without a name", r.stderr)
 # 124: a source that a run has replaced
 put("victim/f", "victim\n")
 rc, out = run(f"rm -rf {TOP}/run/tmp 2>/dev/null; mv {TOP}/run/tmp {TOP}/run/t2 2>/dev/null; ln -s {TOP}/victim {TOP}/run/tmp && echo swapped")
