@@ -87,10 +87,13 @@ static void node_rule(struct pnode *n, const struct policy_rule *x, int rule)
 {
 	if (x->access == POLICY_WRITE && n->access == POLICY_WRITE)
 		n->bare = n->bare && x->bare;
+	if (x->access == n->access)
+		n->solid = n->solid && x->solid;
 	if (weight(x->access) <= weight(n->access))
 		return;
 	n->access = x->access;
 	n->bare = x->bare;
+	n->solid = x->solid;
 	n->rule = rule;
 }
 
@@ -146,29 +149,10 @@ static bool protects(const struct policy *p, const struct pnode *n)
 	return p->rules.names && n->access == POLICY_WRITE && !n->bare;
 }
 
-/* The grant that @node comes under, itself perhaps; 0 at the latest. */
-static int grant_above(const struct policy *p, int node)
-{
-	while (node > 0 && p->nodes[node].access < POLICY_READ)
-		node = p->nodes[node].parent;
-	return node;
-}
-
 static void lower(enum policy_access *a, enum policy_access to)
 {
 	if (to < *a)
 		*a = to;
-}
-
-/* The state of the automaton at @node. */
-static int glob_at(const struct policy *p, int node)
-{
-	int up;
-
-	if (node <= 0)
-		return glob_start(p->globs);
-	up = glob_at(p, p->nodes[node].parent);
-	return glob_step(p->globs, up, p->nodes[node].name, p->nodes[node].len);
 }
 
 /* The last node on the way that a pattern's first, plain components go. */
@@ -191,17 +175,59 @@ static int glob_way(const struct policy *p, const char *pattern)
 	return node;
 }
 
-/* Does a pattern begin at @node or above? */
-static bool under_way(const struct policy *p, int node)
+/* What follows for each node from those above it, which stand before it. */
+struct above {
+	int grant; /* that the node comes under, itself perhaps; 0 at the latest */
+	int glob;  /* the automaton's state */
+	bool solid;
+};
+
+static void fill_above(const struct policy *p, struct above *v)
 {
-	for (; node != NO_NODE; node = p->nodes[node].parent)
-		if (p->nodes[node].way)
-			return true;
-	return false;
+	v[0] = (struct above){.glob = p->globs ? glob_start(p->globs) : GLOB_DEAD,
+			      .solid = p->nodes[0].solid};
+	for (size_t i = 1; i < p->nnodes; i++) {
+		const struct pnode *n = &p->nodes[i];
+
+		v[i] = v[n->parent];
+		if (n->access >= POLICY_READ) {
+			v[i].grant = (int)i;
+			v[i].solid = n->solid;
+		}
+		if (p->globs)
+			v[i].glob = glob_step(p->globs, v[n->parent].glob, n->name, n->len);
+	}
 }
 
-static void find_unseen(struct policy *p)
+/* A pattern says what its plain part is in; and wherever it can match below a grant, something there may be meant. */
+static void unseen_patterns(struct policy *p, const struct above *v)
 {
+	for (size_t i = 0; i < p->rules.n; i++) {
+		const struct policy_rule *x = &p->rules.v[i];
+		int way;
+
+		if (x->kind != POLICY_GLOB || !glob_special(x->text))
+			continue;
+		way = glob_way(p, x->text);
+		p->nodes[way].way = true;
+		lower(&p->nodes[v[way].grant].unseen, POLICY_DENY);
+	}
+	for (size_t i = 0; i < p->nnodes; i++) {
+		struct pnode *n = &p->nodes[i];
+
+		n->way = n->way || (i && p->nodes[n->parent].way);
+		if (n->way && !v[i].solid && glob_live(p->globs, v[i].glob))
+			lower(&n->unseen, POLICY_DENY);
+	}
+}
+
+static int find_unseen(struct policy *p)
+{
+	cleanup_free struct above *v = calloc(p->nnodes, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	fill_above(p, v);
 	for (size_t i = 0; i < p->nnodes; i++) {
 		p->nodes[i].unseen = p->nodes[i].access;
 		if (protects(p, &p->nodes[i]))
@@ -211,19 +237,11 @@ static void find_unseen(struct policy *p)
 		const struct pnode *n = &p->nodes[i];
 
 		if (n->access == POLICY_DENY || n->access == POLICY_READ)
-			lower(&p->nodes[grant_above(p, n->parent)].unseen, n->access);
+			lower(&p->nodes[v[n->parent].grant].unseen, n->access);
 	}
-	for (size_t i = 0; p->globs && i < p->rules.n; i++) {
-		int way = p->rules.v[i].kind == POLICY_GLOB ? glob_way(p, p->rules.v[i].text) : 0;
-
-		if (p->rules.v[i].kind != POLICY_GLOB)
-			continue;
-		p->nodes[way].way = true;
-		lower(&p->nodes[grant_above(p, way)].unseen, POLICY_DENY);
-	}
-	for (size_t i = 0; p->globs && i < p->nnodes; i++)
-		if (under_way(p, (int)i) && glob_live(p->globs, glob_at(p, (int)i)))
-			lower(&p->nodes[i].unseen, POLICY_DENY);
+	if (p->globs)
+		unseen_patterns(p, v);
+	return 0;
 }
 
 /* Nothing is narrowed anywhere: then names are not protected either. */
@@ -272,8 +290,8 @@ int policy_compile(struct policy *p, struct diag *diag)
 	look_below(p);
 	if (all_writable(p))
 		names_drop(&p->rules);
-	find_unseen(p);
+	r = find_unseen(p);
 	p->trivial = all_writable(p);
 	p->carves = find_carves(p);
-	return 0;
+	return r;
 }

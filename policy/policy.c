@@ -110,24 +110,25 @@ static int grow_hash(struct policy *p)
 	return 0;
 }
 
+/* The state's number; -E2BIG: there are as many as there may be. */
 static int intern_locked(struct policy *p, const struct pstate *s)
 {
 	struct pstate *chunk;
 	size_t at;
 
 	if ((size_t)p->nstates * 2 >= p->nhash && grow_hash(p) < 0)
-		return STATE_FULL;
+		return -ENOMEM;
 	at = hash_state(s) & (p->nhash - 1);
 	for (; p->by_hash[at]; at = (at + 1) & (p->nhash - 1))
 		if (same(policy_state(p, p->by_hash[at] - 1), s))
 			return p->by_hash[at] - 1;
 	if (p->nstates == POLICY_STATES_MAX)
-		return STATE_FULL;
+		return -E2BIG;
 	chunk = atomic_load_explicit(&p->chunks[p->nstates / CHUNK], memory_order_relaxed);
 	if (!chunk) {
 		chunk = calloc(CHUNK, sizeof(*chunk));
 		if (!chunk)
-			return STATE_FULL;
+			return -ENOMEM;
 		atomic_store_explicit(&p->chunks[p->nstates / CHUNK], chunk, memory_order_release);
 	}
 	chunk += p->nstates % CHUNK;
@@ -205,6 +206,11 @@ int policy_child(struct policy *p, int state, const char *name, size_t len)
 		s.access = POLICY_READ;
 	}
 	id = intern(p, &s);
+	/* Memory may be there the next time; room for states will not. */
+	if (id == -ENOMEM)
+		return STATE_FULL;
+	if (id < 0)
+		id = STATE_FULL;
 	if (plain)
 		atomic_store_explicit(&from->memo, (uint64_t)glob << 32 | (uint32_t)(id + 1),
 				      memory_order_release);
@@ -335,7 +341,7 @@ static int first_states(struct policy *p)
 			return -ENOMEM;
 	}
 	p->root = intern(p, &root);
-	return 0;
+	return p->root < 0 ? p->root : 0;
 }
 
 int policy_new(const struct policy_rules *rules, struct diag *diag, struct policy **ret)

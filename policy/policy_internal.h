@@ -23,8 +23,8 @@ struct pnode {
 	enum policy_access
 		unseen; /* of a grant: the least that a place below it, up to the next grant, has */
 	int rule;       /* that made @access; -1: policy_rules.otherwise */
-	bool bare;
-	bool way; /* a pattern can match below, of which this is the plain part */
+	bool bare, solid;
+	bool way; /* a pattern's plain part ends here or above */
 	/* strictly below */
 	bool grants, writes; /* some rule reads or writes; writes */
 	bool narrows;        /* some rule reads or denies */

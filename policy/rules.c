@@ -7,13 +7,18 @@
 #include "base/cleanup.h"
 #include "base/mp.h"
 
-#define VERSION 1
+#define VERSION     2
+#define VERSION_OLD 1 /* which knew of a rule only whether it is bare */
 
 enum {
 	FLAG_DEEP = 1 << 0,
 	FLAG_HIDE = 1 << 1,
 	FLAG_STRICT = 1 << 2,
 	FLAGS_ALL = FLAG_DEEP | FLAG_HIDE | FLAG_STRICT,
+	/* of one rule */
+	RULE_BARE = 1 << 0,
+	RULE_SOLID = 1 << 1,
+	RULE_FLAGS = RULE_BARE | RULE_SOLID,
 };
 
 const char *policy_access_name(enum policy_access a)
@@ -178,6 +183,8 @@ int policy_rules_copy(const struct policy_rules *r, struct policy_rules *ret)
 				     NULL);
 		if (k == 0)
 			c.v[i].bare = r->v[i].bare;
+		if (k == 0)
+			c.v[i].solid = r->v[i].solid;
 	}
 	for (size_t i = 0; k == 0 && r->names && r->names[i]; i++)
 		k = policy_rules_protect(&c, r->names[i], NULL);
@@ -189,15 +196,17 @@ int policy_rules_copy(const struct policy_rules *r, struct policy_rules *ret)
 	return 0;
 }
 
+static bool same_rule(const struct policy_rule *x, const struct policy_rule *y)
+{
+	return x->access == y->access && x->kind == y->kind && x->bare == y->bare &&
+	       x->solid == y->solid && !strcmp(x->text, y->text);
+}
+
 static bool has_rule(const struct policy_rules *r, const struct policy_rule *x)
 {
-	for (size_t i = 0; i < r->n; i++) {
-		const struct policy_rule *y = &r->v[i];
-
-		if (x->access == y->access && x->kind == y->kind && x->bare == y->bare &&
-		    !strcmp(x->text, y->text))
+	for (size_t i = 0; i < r->n; i++)
+		if (same_rule(&r->v[i], x))
 			return true;
-	}
 	return false;
 }
 
@@ -212,7 +221,8 @@ static bool has_name(char *const *names, const char *name)
 static bool covers(const struct policy_rules *a, const struct policy_rules *b)
 {
 	for (size_t i = 0; i < b->n; i++)
-		if (!has_rule(a, &b->v[i]))
+		/* Mostly in the same order, and then it costs little. */
+		if (!(i < a->n && same_rule(&a->v[i], &b->v[i])) && !has_rule(a, &b->v[i]))
 			return false;
 	for (size_t i = 0; b->names && b->names[i]; i++)
 		if (!has_name(a->names, b->names[i]))
@@ -226,7 +236,7 @@ bool policy_rules_same(const struct policy_rules *a, const struct policy_rules *
 	       a->strict == b->strict && covers(a, b) && covers(b, a);
 }
 
-/* ---- msgpack: [version, otherwise, flags, [name...], [[access, kind, bare, text, reason]...]] ---- */
+/* ---- msgpack: [version, otherwise, flags, [name...], [[access, kind, bare + 2 solid, text, reason]...]] ---- */
 
 static int put_rule(struct buf *out, const struct policy_rule *x)
 {
@@ -237,7 +247,7 @@ static int put_rule(struct buf *out, const struct policy_rule *x)
 	if (r == 0)
 		r = mp_put_uint(out, x->kind);
 	if (r == 0)
-		r = mp_put_bool(out, x->bare);
+		r = mp_put_uint(out, (x->bare ? RULE_BARE : 0) | (x->solid ? RULE_SOLID : 0));
 	if (r == 0)
 		r = mp_put_cstr(out, x->text);
 	return r < 0 ? r : mp_put_cstr(out, x->reason);
@@ -277,18 +287,29 @@ static const msgpack_object *items(const msgpack_object *o, uint32_t n)
 	return o->type == MSGPACK_OBJECT_ARRAY && o->via.array.size == n ? o->via.array.ptr : NULL;
 }
 
-static int get_rule(const msgpack_object *o, struct policy_rules *to, struct diag *diag)
+static int get_bare(const msgpack_object *o, uint64_t *ret)
+{
+	bool bare;
+	int r = mp_as_bool(o, &bare);
+
+	if (r == 0)
+		*ret = bare ? RULE_BARE : 0;
+	return r;
+}
+
+static int get_rule(const msgpack_object *o, uint64_t version, struct policy_rules *to,
+		    struct diag *diag)
 {
 	const msgpack_object *x = items(o, 5);
 	cleanup_free char *text = NULL, *reason = NULL;
-	uint64_t access, kind;
-	bool bare;
+	uint64_t access, kind, flags;
 	int r = x ? mp_as_uint(&x[0], POLICY_WRITE, &access) : -EBADMSG;
 
 	if (r == 0)
 		r = mp_as_uint(&x[1], POLICY_GLOB, &kind);
 	if (r == 0)
-		r = mp_as_bool(&x[2], &bare);
+		r = version == VERSION_OLD ? get_bare(&x[2], &flags)
+					   : mp_as_uint(&x[2], RULE_FLAGS, &flags);
 	if (r == 0)
 		r = mp_dup_str(&x[3], &text);
 	if (r == 0 && x[4].type != MSGPACK_OBJECT_NIL)
@@ -296,8 +317,10 @@ static int get_rule(const msgpack_object *o, struct policy_rules *to, struct dia
 	if (r == 0)
 		r = policy_rules_add(to, (enum policy_access)access, (enum policy_kind)kind, text,
 				     reason, diag);
-	if (r == 0)
-		to->v[to->n - 1].bare = bare;
+	if (r == 0) {
+		to->v[to->n - 1].bare = flags & RULE_BARE;
+		to->v[to->n - 1].solid = flags & RULE_SOLID;
+	}
 	return r;
 }
 
@@ -315,7 +338,7 @@ static int get_rules(const msgpack_object *o, struct policy_rules *to, struct di
 	uint64_t version, otherwise, flags;
 	int r = x ? mp_as_uint(&x[0], UINT64_MAX, &version) : -EBADMSG;
 
-	if (r == 0 && version != VERSION)
+	if (r == 0 && version != VERSION && version != VERSION_OLD)
 		return diag_set(diag, -EPROTONOSUPPORT,
 				"the policy is written in version %llu and %d is understood",
 				(unsigned long long)version, VERSION);
@@ -334,7 +357,7 @@ static int get_rules(const msgpack_object *o, struct policy_rules *to, struct di
 	for (uint32_t i = 0; r == 0 && i < x[3].via.array.size; i++)
 		r = get_name(&x[3].via.array.ptr[i], to, diag);
 	for (uint32_t i = 0; r == 0 && i < x[4].via.array.size; i++)
-		r = get_rule(&x[4].via.array.ptr[i], to, diag);
+		r = get_rule(&x[4].via.array.ptr[i], version, to, diag);
 	return r;
 }
 

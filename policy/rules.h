@@ -34,6 +34,8 @@ struct policy_rule {
 	enum policy_access access; /* not POLICY_NONE */
 	enum policy_kind kind;
 	bool bare; /* of POLICY_WRITE: the protected names are ordinary here (temporary directories) */
+	/* With policy_rules.strict: files here have no other names elsewhere that a pattern could be about. */
+	bool solid;
 	char *text;   /* absolute */
 	char *reason; /* for people; NULL: none */
 };

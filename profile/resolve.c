@@ -246,22 +246,9 @@ static int add_own(struct resolving *r)
 	return x;
 }
 
-/* Does a pattern reach into everything? Its part before the first special byte is a directory's name. */
-static bool reaches_all(const struct policy_rules *rules)
-{
-	for (size_t i = 0; i < rules->n; i++) {
-		const char *text = rules->v[i].text;
-		size_t n = strcspn(text, "*?[{\\");
-
-		if (rules->v[i].kind == POLICY_GLOB && !memchr(text + 1, '/', n ? n - 1 : 0))
-			return true;
-	}
-	return false;
-}
-
 /* Another name of a denied file is that file. But a grant that contains something denied then closes every file
  * with several links in it; so the system's own directories, where nobody can make one, become grants of their own
- * that say what the larger one said. */
+ * that say what the larger one said, and no pattern that reaches into them makes their files suspicious. */
 static int set_strict(struct resolving *r)
 {
 	struct policy_rules *rules = &r->p->rules;
@@ -269,10 +256,6 @@ static int set_strict(struct resolving *r)
 
 	if (!r->denies)
 		return 0;
-	if (reaches_all(rules))
-		return rules_note(r->p, "a pattern reaches all of the disk, the system's own files "
-					"as well, so another name of a file that it denies is not "
-					"taken for that file");
 	for (size_t i = 0; x == 0 && i < ARRAY_SIZE(platform); i++) {
 		enum policy_access now = rules_verdict(rules, platform[i]);
 		size_t n = rules->n;
@@ -284,6 +267,10 @@ static int set_strict(struct resolving *r)
 			      "the system's own, as what it lies in");
 		if (x == 0 && rules->n > n)
 			rules->v[n].bare = true;
+		for (size_t k = 0; x == 0 && k < rules->n; k++)
+			if (rules->v[k].kind == POLICY_PATH && rules->v[k].access == now &&
+			    !strcmp(rules->v[k].text, platform[i]))
+				rules->v[k].solid = true;
 	}
 	rules->strict = true;
 	return x;

@@ -83,6 +83,7 @@ static void fill(struct policy_rules *r)
 	    policy_rules_protect(r, ".git", NULL) < 0)
 		tap_fatal("fill");
 	r->v[1].bare = true;
+	r->v[0].solid = true;
 	r->deep = r->strict = true;
 	r->otherwise = POLICY_READ;
 }
@@ -97,7 +98,8 @@ static void test_wire(void)
 	fill(&r);
 	eq_int(policy_rules_encode(&r, &b), 0, "written");
 	eq_int(policy_rules_decode(b.data, b.len, &d, &back), 0, "read: %s", d.text);
-	ok(policy_rules_same(&r, &back) && back.v[1].bare && back.deep && back.strict && !back.hide,
+	ok(policy_rules_same(&r, &back) && back.v[1].bare && back.v[0].solid && !back.v[1].solid &&
+		   back.deep && back.strict && !back.hide,
 	   "the same");
 	eq_str(back.v[2].reason, "secrets", "with reasons");
 	back.v[1].bare = false;
@@ -112,6 +114,25 @@ static void test_wire(void)
 		b.data[i / 8] ^= (uint8_t)(1 << i % 8);
 	}
 	ok(true, "flipped bits are read or refused");
+}
+
+/* What a daemon of an earlier build left to the next one. */
+static void test_old(void)
+{
+	static const uint8_t old[] = {0x95, 1, 3,    4,    0x90, 0x91, 0x95,
+				      3,    0, 0xc3, 0xa2, '/',  'w',  0xc0};
+	cleanup_policy_rules struct policy_rules r = {0};
+	uint8_t mixed[sizeof(old)];
+
+	eq_int(policy_rules_decode(old, sizeof(old), NULL, &r), 0, "version 1 is read");
+	ok(r.n == 1 && r.v[0].bare && !r.v[0].solid && !strcmp(r.v[0].text, "/w") && r.strict,
+	   "as what it said");
+	memcpy(mixed, old, sizeof(old));
+	mixed[1] = 2;
+	policy_rules_release(&r);
+	r = (struct policy_rules){0};
+	eq_int(policy_rules_decode(mixed, sizeof(mixed), NULL, &r), -EBADMSG,
+	       "and no mixture of the two");
 }
 
 /* Sets of positions that double with each component: the bound holds, and what is beyond is closed. */
@@ -187,6 +208,7 @@ int main(void)
 	test_refused();
 	test_patterns();
 	test_wire();
+	test_old();
 	test_hostile();
 	test_threads();
 	return tap_done();
