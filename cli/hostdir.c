@@ -16,7 +16,7 @@ void cli_dirs_release(struct cli_dirs *d)
 }
 
 static int add(struct cli_dirs *d, enum cli_dir_kind kind, const char *host, const char *mount,
-	       unsigned flags, struct diag *diag)
+	       struct diag *diag)
 {
 	cleanup_hostdir struct hostdir dir = {.fd = -1};
 	cleanup_free char *at = strdup(mount);
@@ -25,7 +25,7 @@ static int add(struct cli_dirs *d, enum cli_dir_kind kind, const char *host, con
 
 	if (!at)
 		return -ENOMEM;
-	r = hostdir_open(host, d->roots, flags, diag, &dir);
+	r = hostdir_open(host, d->roots, diag, &dir);
 	if (r == 0)
 		r = hostdir_check_mount(mount, diag);
 	if (r < 0)
@@ -63,7 +63,7 @@ int cli_dirs_add(struct cli_dirs *d, enum cli_dir_kind kind, const char *spec, s
 			kind = CLI_BIND_RO;
 		*mode = 0;
 	}
-	return add(d, kind, s, eq + 1, 0, diag);
+	return add(d, kind, s, eq + 1, diag);
 }
 
 int cli_dirs_check(const struct cli_dirs *binds, const struct cli_dirs *overlays, struct diag *diag)
@@ -81,5 +81,5 @@ int cli_dirs_check(const struct cli_dirs *binds, const struct cli_dirs *overlays
 
 int cli_dirs_add_cwd(struct cli_dirs *d, enum cli_dir_kind kind, struct diag *diag)
 {
-	return add(d, kind, ".", "/workspace", HOSTDIR_LAUNCH, diag);
+	return add(d, kind, ".", "/workspace", diag);
 }

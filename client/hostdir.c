@@ -132,8 +132,7 @@ static int check_place(const char *path, const char *home, struct diag *diag)
 			path);
 }
 
-static int check(const struct hostdir *d, const char *const *roots, unsigned flags,
-		 struct diag *diag)
+static int check(const struct hostdir *d, const char *const *roots, struct diag *diag)
 {
 	cleanup_free char *home = find_home();
 	struct stat st;
@@ -143,7 +142,7 @@ static int check(const struct hostdir *d, const char *const *roots, unsigned fla
 		r = listed(d->path, roots, diag);
 	if (r != 0)
 		return r < 0 ? r : 0;
-	r = flags & HOSTDIR_LAUNCH ? 0 : check_place(d->path, home, diag);
+	r = check_place(d->path, home, diag);
 	if (r < 0)
 		return r;
 	if (fstat(d->fd, &st) < 0)
@@ -178,14 +177,13 @@ static int open_real(const char *path, struct diag *diag, struct hostdir *d)
 				       : err_text(errno));
 }
 
-int hostdir_open(const char *path, const char *const *roots, unsigned flags, struct diag *diag,
-		 struct hostdir *ret)
+int hostdir_open(const char *path, const char *const *roots, struct diag *diag, struct hostdir *ret)
 {
 	struct hostdir d;
 	int r = open_real(path, diag, &d);
 
 	if (r == 0)
-		r = check(&d, roots, flags, diag);
+		r = check(&d, roots, diag);
 	if (r < 0) {
 		hostdir_release(&d);
 		return r;

@@ -18,12 +18,8 @@ struct hostdir {
 void hostdir_release(struct hostdir *d);
 #define cleanup_hostdir __attribute__((cleanup(hostdir_release)))
 
-enum hostdir_flags {
-	HOSTDIR_LAUNCH =
-		1 << 0, /* the directory that we were started in: its place is the user's choice */
-};
 /* @roots: NULL-terminated, or NULL. -EINVAL with the reason when it may not be opened. */
-int hostdir_open(const char *path, const char *const *roots, unsigned flags, struct diag *diag,
+int hostdir_open(const char *path, const char *const *roots, struct diag *diag,
 		 struct hostdir *ret) MUST_USE;
 /* Where it may appear: not over what a command's behaviour rests on. */
 int hostdir_check_mount(const char *mount, struct diag *diag) MUST_USE;

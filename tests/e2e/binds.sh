@@ -27,8 +27,12 @@ for how in --bind --bind-ro --overlay; do
 	says 'must be at or below' 2 rt run -e c $how "$HOME/p=/home" -- true
 	says 'must not contain' 2 rt run -e c $how "$HOME/p=/data/../etc" -- true
 done
-(cd "$RATTAN_SRC/docs" && says 'another user' 2 rt run -e c --overlay-cwd -- true)
-(cd "$RATTAN_SRC/docs" && says 'another user' 2 rt run -e c --bind-cwd -- true)
+for how in --overlay-cwd --bind-cwd; do
+	(cd "$RATTAN_SRC/docs" && says 'outside your home|another user' 2 rt run -e c $how -- true)
+	(cd "$here/listed/in" && says 'outside your home.*bind_roots' 2 rt run -e c $how -- true)
+	(cd "$HOME/.ssh" && says 'hidden' 2 rt run -e c $how -- true)
+	(cd "$HOME/p" && rt run -e "c$how" $how -- cat f) | grep -qx ours || fail "$how in a directory of ours below home"
+done
 ln -s "$HOME/.ssh" "$HOME/p/out"
 says 'hidden' 2 rt run -e c --bind "$HOME/p/out=/data/x" -- true
 

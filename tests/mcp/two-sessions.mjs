@@ -7,6 +7,9 @@ import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import { connect } from './clients.mjs';
 
+// The working directory is not below HOME: its user has listed it.
+fs.mkdirSync(`${process.env.XDG_CONFIG_HOME}/rattan`, { recursive: true });
+fs.writeFileSync(`${process.env.XDG_CONFIG_HOME}/rattan/config.json`, JSON.stringify({ bind_roots: [process.cwd()] }));
 const start = () => connect('v1', ['--overlay-cwd'], { ...process.env });
 const rattan = (...args) => execFileSync(process.env.RATTAN, args, { encoding: 'utf8' });
 

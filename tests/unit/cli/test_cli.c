@@ -181,9 +181,16 @@ static void directories(void)
 	ok(!cli_dirs_add(&d, CLI_BIND, spec("/home/a=b", "/mnt"), &diag) && d.v[1].rw &&
 		   !strcmp(strrchr(d.v[1].dir.path, '/'), "/a=b"),
 	   "= in a name");
-	ok(!chdir(top) && !chdir("home/.ssh") && !cli_dirs_add_cwd(&d, CLI_OVERLAY, &diag),
-	   "a hidden cwd is its user's choice");
-	ok(!chdir("..") && cli_dirs_add_cwd(&d, CLI_OVERLAY, &diag) == -EINVAL,
+	ok(!chdir(top) && !chdir("home/p") && !cli_dirs_add_cwd(&d, CLI_OVERLAY, &diag),
+	   "the cwd in the home");
+	ok(!chdir("../.ssh") && cli_dirs_add_cwd(&d, CLI_OVERLAY, &diag) == -EINVAL &&
+		   strstr(diag.text, "hidden"),
+	   "not a hidden one: %s", diag.text);
+	diag.text[0] = 0;
+	ok(!chdir("../../other") && cli_dirs_add_cwd(&d, CLI_BIND, &diag) == -EINVAL &&
+		   strstr(diag.text, "outside your home"),
+	   "nor one outside: %s", diag.text);
+	ok(!chdir("../home") && cli_dirs_add_cwd(&d, CLI_OVERLAY, &diag) == -EINVAL,
 	   "home as cwd is not");
 }
 
