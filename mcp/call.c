@@ -153,10 +153,11 @@ static unsigned *class_of(struct server *s, const struct tool_call *c)
 
 static bool may_run_locked(struct server *s, const struct tool_call *c)
 {
-	const unsigned *class = class_of(s, c);
+	const unsigned *class;
 
 	if (c->running || c->listening)
 		return false;
+	class = class_of(s, c);
 	if (class == &s->nwaiters && s->nwaiters >= SERVER_MAX_WAITERS)
 		return false;
 	return !class || s->nwaiters + s->nsitters < SERVER_MAX_SITTERS;
