@@ -162,6 +162,10 @@ static const struct refused refused_arguments[] = {
 	VALUE("ioctl", 1, TIOCSPGRP, EPERM, PROMISE_TTY),
 	VALUE("ioctl", 1, TIOCSCTTY, EPERM, PROMISE_TTY),
 	VALUE("socket", 0, AF_UNIX, EACCES, PROMISE_UNIX),
+	/* Pairs are between a command's own processes; but one end of a pair of datagrams can send to, and be connected to,
+	 * a socket of any name. The kernel takes SOCK_RAW for SOCK_DGRAM there. */
+	{"socketpair", 1, 0xf, SOCK_DGRAM, EACCES, PROMISE_UNIX},
+	{"socketpair", 1, 0xf, SOCK_RAW, EACCES, PROMISE_UNIX},
 	VALUE("socket", 0, AF_INET, EACCES, PROMISE_INET | PROMISE_DNS),
 	VALUE("socket", 0, AF_INET6, EACCES, PROMISE_INET | PROMISE_DNS),
 	VALUE("socket", 0, AF_NETLINK, EACCES, PROMISE_NETLINK),

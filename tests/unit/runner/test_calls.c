@@ -387,6 +387,11 @@ static const struct promise_row {
 	{"stdio", "id", "setuid 105 U", 0, EPERM},
 	{"stdio", "unix", "socket 41 1 1 0", 0, EPERM},
 	{"stdio inet", "unix", "socket 41 1 1 0", 0, EACCES},
+	/* a pair of datagrams can be sent to any name, and connected anew; one of streams cannot */
+	{"stdio inet", "unix", "socketpair-dgram 53 1 0x80802 0 B", 0, EACCES},
+	{"stdio inet", "unix", "socketpair-raw-high 53 1 0x100000003 0 B", 0, EACCES},
+	{"stdio", "unix", "socketpair-stream 53 1 1 0 B", 0, 0},
+	{"stdio", "unix", "socketpair-seqpacket 53 1 5 0 B", 0, 0},
 	{"stdio", "inet", "socket 41 2 2 0", 0, EPERM},
 	{"stdio unix", "inet", "socket 41 10 1 0", 0, EACCES},
 	{"stdio", "dns", "socket 41 2 2 0", 0, EPERM},
