@@ -21,6 +21,7 @@ enum {
 	IDLE_MS = 3600000,  /* without a byte in either way */
 	HALF_MS = 300000,   /* the same, when one end of it is closed */
 	LINGER_MS = 2000,   /* for a refused client to read why */
+	KERNEL_SIZE = 128 << 10,
 };
 
 enum state {
@@ -47,6 +48,23 @@ struct conn {
 	struct flow up, down;
 };
 
+/*
+ * What the kernel keeps of a connection is nobody's: neither the command's limits count it nor ours, and it lets a buffer
+ * grow to megabytes for who reads fast, and then stops. Loopback needs little. To the host only what is not sent yet is
+ * bounded, and what comes from it is not: far hosts need a window.
+ */
+static void keep_small(int in, int out)
+{
+	const int size = KERNEL_SIZE;
+
+	if (in >= 0) {
+		(void)setsockopt(in, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+		(void)setsockopt(in, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	}
+	if (out >= 0)
+		(void)setsockopt(out, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &size, sizeof(size));
+}
+
 int conn_new(const struct conn_env *env, int fd, enum conn_kind kind, struct conn **ret)
 {
 	struct conn *c = calloc(1, sizeof(*c));
@@ -61,6 +79,7 @@ int conn_new(const struct conn_env *env, int fd, enum conn_kind kind, struct con
 	c->out = -1;
 	c->read.max = NET_HEAD_MAX;
 	c->deadline = io_now_ms() + HEAD_MS;
+	keep_small(fd, -1);
 	*ret = c;
 	return 0;
 }
@@ -234,6 +253,7 @@ static bool connect_next(struct conn *c, int error)
 			error = errno;
 			continue;
 		}
+		keep_small(-1, c->out);
 		if (connect(c->out, sa, n) == 0)
 			return established(c);
 		error = errno;
@@ -248,17 +268,23 @@ static bool connect_next(struct conn *c, int error)
 
 bool conn_resolved(struct conn *c, const struct resolved *a)
 {
+	enum net_verdict why = NET_NOT_PUBLIC, v;
+
 	c->resolving = NULL;
 	if (a->error)
 		return refuse(c, NET_UNRESOLVED);
 	for (size_t i = 0; i < a->n; i++) {
 		const struct sockaddr *sa = (const struct sockaddr *)&a->addr[i];
 
-		if ((sa->sa_family == AF_INET || sa->sa_family == AF_INET6) &&
-		    net_rules_addr(c->env->rules, sa) == NET_OK)
+		if (sa->sa_family != AF_INET && sa->sa_family != AF_INET6)
+			continue;
+		v = net_rules_addr(c->env->rules, sa);
+		if (v == NET_OK)
 			c->addr[c->naddr++] = a->addr[i];
+		else if (v == NET_DENIED)
+			why = v;
 	}
-	return c->naddr ? connect_next(c, 0) : refuse(c, NET_NOT_PUBLIC);
+	return c->naddr ? connect_next(c, 0) : refuse(c, why);
 }
 
 static bool judge(struct conn *c)

@@ -229,6 +229,49 @@ static void test_much(void)
 	(void)close(c);
 }
 
+/* What a tunnel takes of a client whose server does not read, after one that did: the kernel's buffers grow with who reads fast. */
+static void test_kept_small(void)
+{
+	enum {
+		FAST = 64 << 20,
+		MOST = 1 << 20,
+		SMALL = 32 << 10
+	};
+	static uint8_t block[65536];
+	const int small = SMALL;
+	int c = connect_through(), s = accept_server(WAIT_MS);
+	struct pollfd p = {.fd = c, .events = POLLOUT};
+	size_t sent = 0, taken = 0, got = 0;
+	pid_t writer;
+	ssize_t n;
+
+	(void)setsockopt(s, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+	(void)setsockopt(c, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+	(void)get_head(c);
+	was_asked(NET_OK, "localhost", port_server);
+	fflush(stdout);
+	writer = fork();
+	if (writer == 0) {
+		for (; sent < FAST; sent += sizeof(block))
+			if (io_write_full(c, block, sizeof(block)) < 0)
+				_exit(1);
+		_exit(0);
+	}
+	while (got < FAST && (n = recv(s, block, sizeof(block), 0)) > 0)
+		got += (size_t)n;
+	(void)waitpid(writer, NULL, 0);
+	eq_int(got, FAST, "all of it comes while the server reads");
+	while (poll(&p, 1, 500) == 1 && taken < 4 * MOST) {
+		n = send(c, block, sizeof(block), MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n <= 0 && errno != EAGAIN)
+			break;
+		taken += n > 0 ? (size_t)n : 0;
+	}
+	ok(taken < MOST, "and little of what it does not read: %zu bytes", taken);
+	(void)close(c);
+	(void)close(s);
+}
+
 static void test_http(void)
 {
 	char text[512], want[256];
@@ -572,6 +615,7 @@ int main(void)
 	start();
 	test_tunnel();
 	test_much();
+	test_kept_small();
 	test_http();
 	test_large();
 	test_refused();
