@@ -10,7 +10,8 @@
 
 #include "net/host.h"
 
-#define THREADS     4
+#define THREADS     8
+#define SAME_NAME   2 /* of them: a name whose server is silent leaves the others to other names */
 #define WAITING_MAX 256
 #define STACK_SIZE  (512u << 10) /* getaddrinfo keeps answers of 64 KiB on it */
 
@@ -28,6 +29,7 @@ struct resolver {
 	pthread_cond_t work;
 	/* under lock */
 	struct resolving *waiting, **waiting_end, *done;
+	const struct resolving *at[THREADS]; /* what each thread looks up, or NULL */
 	size_t n;
 };
 
@@ -47,24 +49,65 @@ static void look_up(struct resolving *x)
 		freeaddrinfo(list);
 }
 
+static size_t looked_up_locked(const struct resolver *r, const char *host)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < THREADS; i++)
+		n += r->at[i] && !strcmp(r->at[i]->host, host);
+	return n;
+}
+
+static void unlink_locked(struct resolver *r, struct resolving **at)
+{
+	struct resolving *x = *at;
+
+	*at = x->next;
+	if (r->waiting_end == &x->next)
+		r->waiting_end = at;
+}
+
+/* The first whose turn it is. Who ends a lookup comes here next, so that no other thread need be told. */
+static struct resolving *next_locked(struct resolver *r)
+{
+	struct resolving *x;
+
+	for (struct resolving **at = &r->waiting; (x = *at); at = &x->next) {
+		if (looked_up_locked(r, x->host) < SAME_NAME) {
+			unlink_locked(r, at);
+			return x;
+		}
+	}
+	return NULL;
+}
+
+static size_t place_locked(const struct resolver *r)
+{
+	size_t i = 0;
+
+	while (r->at[i])
+		i++;
+	return i; /* this thread looks nothing up now: there is one */
+}
+
 static void *work(void *arg)
 {
 	const uint64_t one = 1;
 	struct resolver *r = arg;
 	struct resolving *x;
+	size_t place;
 	ssize_t n;
 
 	for (;;) {
 		(void)pthread_mutex_lock(&r->lock);
-		while (!r->waiting)
+		while (!(x = next_locked(r)))
 			(void)pthread_cond_wait(&r->work, &r->lock);
-		x = r->waiting;
-		r->waiting = x->next;
-		if (!r->waiting)
-			r->waiting_end = &r->waiting;
+		place = place_locked(r);
+		r->at[place] = x;
 		(void)pthread_mutex_unlock(&r->lock);
 		look_up(x);
 		(void)pthread_mutex_lock(&r->lock);
+		r->at[place] = NULL;
 		x->next = r->done;
 		r->done = x;
 		(void)pthread_mutex_unlock(&r->lock);
@@ -143,9 +186,20 @@ int resolve_start(struct resolver *r, const char *host, unsigned port, void *own
 
 void resolve_drop(struct resolver *r, struct resolving *x)
 {
+	struct resolving **at;
+
 	(void)pthread_mutex_lock(&r->lock);
-	x->owner = NULL;
+	for (at = &r->waiting; *at && *at != x; at = &(*at)->next)
+		;
+	if (*at) {
+		unlink_locked(r, at);
+		r->n--;
+	} else {
+		x->owner = NULL; /* under way, or done */
+		x = NULL;
+	}
 	(void)pthread_mutex_unlock(&r->lock);
+	free(x);
 }
 
 int resolve_next(struct resolver *r, struct resolved *ret)

@@ -30,7 +30,7 @@ int resolver_fd(const struct resolver *r);
 /* -EAGAIN: too many wait already. The name is taken as it is, without the search list. */
 int resolve_start(struct resolver *r, const char *host, unsigned port, void *owner,
 		  struct resolving **ret) MUST_USE;
-/* Its answer will have no owner. */
+/* It is not looked up if that has not begun, and its answer has no owner. @x is gone for the caller. */
 void resolve_drop(struct resolver *r, struct resolving *x);
 /* 1: *ret is filled, and what was started for it is gone; 0: nothing is done. */
 int resolve_next(struct resolver *r, struct resolved *ret) MUST_USE;
