@@ -49,18 +49,32 @@ static uint32_t word(const uint8_t *p)
 	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
+static bool is_mapped(const uint8_t a[16])
+{
+	static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
+
+	return !memcmp(a, prefix, sizeof(prefix));
+}
+
+static bool is_translated(const uint8_t a[16])
+{
+	static const uint8_t prefix[12] = {0x00, 0x64, 0xff, 0x9b};
+
+	return !memcmp(a, prefix, sizeof(prefix));
+}
+
 /* Public is what is out of 2000::/3 and not set aside there, and what a translator makes of public IPv4. */
 static enum net_reach reach6(const uint8_t a[16])
 {
-	static const uint8_t zeros[16], nat64[12] = {0x00, 0x64, 0xff, 0x9b};
+	static const uint8_t zeros[15];
 	enum net_reach r;
 
-	if (!memcmp(a, zeros, 15) && a[15] == 1)
+	if (!memcmp(a, zeros, sizeof(zeros)) && a[15] == 1)
 		return NET_LOOPBACK;
-	if (!memcmp(a, zeros, 10) && a[10] == 0xff && a[11] == 0xff)
+	if (is_mapped(a))
 		return reach4(word(a + 12));
 	/* The machine's own loopback it is not, whatever is in it. */
-	if (!memcmp(a, nat64, sizeof(nat64))) {
+	if (is_translated(a)) {
 		r = reach4(word(a + 12));
 		return r == NET_PUBLIC ? r : NET_PRIVATE;
 	}
@@ -89,6 +103,25 @@ enum net_reach net_addr_reach(const struct sockaddr *sa)
 		return reach6(in6.sin6_addr.s6_addr);
 	}
 	return NET_PRIVATE;
+}
+
+bool net_addr_ipv4(const struct sockaddr *sa, struct net_host *ret)
+{
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+
+	if (sa->sa_family == AF_INET) {
+		memcpy(&in, sa, sizeof(in));
+	} else if (sa->sa_family == AF_INET6) {
+		memcpy(&in6, sa, sizeof(in6));
+		if (!is_mapped(in6.sin6_addr.s6_addr) && !is_translated(in6.sin6_addr.s6_addr))
+			return false;
+		memcpy(&in.sin_addr, in6.sin6_addr.s6_addr + 12, sizeof(in.sin_addr));
+	} else {
+		return false;
+	}
+	ret->kind = NET_HOST_IPV4;
+	return inet_ntop(AF_INET, &in.sin_addr, ret->text, sizeof(ret->text)) != NULL;
 }
 
 /* ---- names ---- */

@@ -46,3 +46,5 @@ enum net_reach {
 };
 /* Of an AF_INET or AF_INET6 address; an IPv4 address within an IPv6 one counts. */
 enum net_reach net_addr_reach(const struct sockaddr *sa);
+/* The IPv4 address that it is, or has in it; false: it has none. */
+bool net_addr_ipv4(const struct sockaddr *sa, struct net_host *ret) MUST_USE;

@@ -212,6 +212,10 @@ enum net_verdict net_rules_host(const struct net_rules *r, const struct net_host
 
 enum net_verdict net_rules_addr(const struct net_rules *r, const struct sockaddr *sa)
 {
+	struct net_host in;
+
+	if (net_addr_ipv4(sa, &in) && list_matches(&r->deny, in.text))
+		return NET_DENIED;
 	switch (net_addr_reach(sa)) {
 	case NET_PUBLIC:
 		return NET_OK;

@@ -58,7 +58,7 @@ enum net_verdict {
 	NET_VERDICT_COUNT,
 };
 enum net_verdict net_rules_host(const struct net_rules *r, const struct net_host *h);
-/* Of one address that the name leads to: NET_OK or NET_NOT_PUBLIC. */
+/* Of one address that the name leads to: NET_OK, NET_DENIED (a pattern denies the IPv4 address) or NET_NOT_PUBLIC. */
 enum net_verdict net_rules_addr(const struct net_rules *r, const struct sockaddr *sa);
 /* Was it refused, rather than tried and not reached? */
 bool net_verdict_refused(enum net_verdict v);

@@ -254,6 +254,29 @@ static void test_addresses(void)
 	}
 }
 
+/* A denied address is not reached by another name for it. */
+static void test_denied_address(void)
+{
+	static const char *const denied[] = {"93.184.216.34", "::ffff:93.184.216.34",
+					     "64:ff9b::5db8:d822"},
+				 *const others[] = {"93.184.216.35", "2606:4700::1111",
+						    "2001:5db8:d822::5db8:d822"};
+	struct net_rules r = {.local = true};
+	struct diag d = {0};
+
+	if (net_allow(&r, "**.a.b", &d) < 0 || net_deny(&r, "93.184.216.34", &d) < 0 ||
+	    net_deny(&r, "127.0.0.1", &d) < 0 || net_deny(&r, "10.0.0.1", &d) < 0)
+		tap_fatal("%s", d.text);
+	for (size_t i = 0; i < sizeof(denied) / sizeof(denied[0]); i++)
+		eq_int(addr(&r, denied[i]), NET_DENIED, "denied: %s", denied[i]);
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		eq_int(addr(&r, others[i]), NET_OK, "not denied: %s", others[i]);
+	eq_int(addr(&r, "127.0.0.1"), NET_DENIED, "loopback that is open");
+	eq_int(addr(&r, "127.0.0.2"), NET_OK, "another one");
+	eq_int(addr(&r, "10.0.0.1"), NET_DENIED, "what is not public anyway");
+	net_rules_release(&r);
+}
+
 static void test_bytes(void)
 {
 	static const char *const broken[] = {"",          "L",       "X\0", "L\0+a.b",
@@ -305,6 +328,7 @@ int main(void)
 	test_refused();
 	test_order();
 	test_addresses();
+	test_denied_address();
 	test_bytes();
 	test_words();
 	return tap_done();
