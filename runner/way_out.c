@@ -150,6 +150,18 @@ static void keep_locked(struct way_out *w, const struct net_msg *m)
 	memcpy(a->host, m->host, sizeof(a->host) - 1);
 }
 
+/* rattan-net reads what is hostile, and people and models read this: it is a host in its one spelling, or none. */
+static void check_host(struct net_msg *m)
+{
+	struct net_host h;
+
+	m->host[sizeof(m->host) - 1] = 0;
+	if (net_host_parse(m->host, strlen(m->host), &h) == 0 && !strcmp(h.text, m->host))
+		return;
+	m->host[0] = 0;
+	m->port = 0;
+}
+
 static void take(struct way_out *w, struct net_msg *m)
 {
 	switch (m->kind) {
@@ -160,8 +172,7 @@ static void take(struct way_out *w, struct net_msg *m)
 		}
 		break;
 	case NET_MSG_ASKED:
-		m->host[sizeof(m->host) - 1] = 0;
-		m->host[NET_HOST_MAX - 1] = 0;
+		check_host(m);
 		if (m->verdict >= NET_VERDICT_COUNT)
 			m->verdict = NET_BAD_REQUEST;
 		(void)pthread_mutex_lock(w->lock);

@@ -62,6 +62,23 @@ static const char direct[] =
 	"localhost,127.0.0.1,127.0.0.0/8,::1,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,"
 	"169.254.0.0/16,fc00::/7,fe80::/10";
 
+#define LIST_MAX 100000u /* a longer variable the kernel does not take (MAX_ARG_STRLEN) */
+
+/* Whole patterns; the rest of a list that is too long is "...". */
+static int list_put(const struct net_list *l, struct buf *ret)
+{
+	cleanup_buf struct buf b = {0};
+	int r = net_list_text(l, &b);
+	size_t n = b.len;
+
+	if (r < 0 || n <= LIST_MAX)
+		return r < 0 ? r : buf_put(ret, b.data, n);
+	for (n = LIST_MAX; b.data[n - 1] != ',';)
+		n--; /* patterns are short */
+	r = buf_put(ret, b.data, n);
+	return r < 0 ? r : buf_puts(ret, "...");
+}
+
 static int value_put(const struct net_rules *rules, enum value v, struct buf *ret)
 {
 	switch (v) {
@@ -77,9 +94,9 @@ static int value_put(const struct net_rules *rules, enum value v, struct buf *re
 	case LOCAL:
 		return buf_puts(ret, rules->local ? "1" : "0");
 	case ALLOWED:
-		return net_list_text(&rules->allow, ret);
+		return list_put(&rules->allow, ret);
 	case DENIED:
-		return net_list_text(&rules->deny, ret);
+		return list_put(&rules->deny, ret);
 	}
 	return -EINVAL;
 }

@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include "net/msg.h"
+#include "runner/way_out.h"
 #include "tests/unit/runner/rig.h"
 
 static const char *try_path, *net_path;
@@ -188,6 +190,62 @@ static void test_vars(void)
 	net_rules_release(&closed);
 }
 
+/* Lists of many long names are more than one variable holds, for which nothing would be executed at all. */
+static void test_long_lists(void)
+{
+	struct net_rules many = {0};
+	struct diag d = {0};
+	struct run_spec s;
+	char name[NET_HOST_MAX];
+
+	for (int i = 0; i < 700; i++) {
+		(void)snprintf(name, sizeof(name), "a%0*d.%0*d.%0*d.example.com", 60, i, 60, i, 60,
+			       i);
+		if (net_allow(&many, name, &d) < 0)
+			tap_fatal("%s", d.text);
+	}
+	spec(&s, "echo \"${#RATTAN_ALLOWED_DOMAINS} ${RATTAN_ALLOWED_DOMAINS##*,} "
+		 "$RATTAN_DENIED_DOMAINS\"; IFS=,; for d in $RATTAN_ALLOWED_DOMAINS; do case $d in "
+		 "a*.example.com) ;; *) echo $d;; esac; done");
+	s.net_rules = &many;
+	rig_run(&s, &o);
+	eq_int(o.res.code, 0, "the command starts: %s", o.res.error);
+	ok(strtol(o.out, NULL, 10) > 90000 && strstr(o.out, " ... \n...\n"),
+	   "with whole names, and dots for the rest: %.60s", o.out);
+	net_rules_release(&many);
+}
+
+/* What a rattan-net says that is not itself any more. */
+static void test_lies(void)
+{
+	static const char *const hosts[] = {"a.b",   "1.2.3.4",      "2606:4700::1",
+					    "a\n.b", "\033[31mx.y",  "A.b",
+					    "a b",   "b\xc3\xbc.de", "a.b."};
+	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct way_out w;
+	int sv[2];
+
+	way_out_init(&w, &lock);
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
+		tap_fatal("socketpair");
+	w.control = sv[0];
+	w.state = WAY_OUT_SERVED;
+	for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
+		struct net_msg m = {.kind = NET_MSG_ASKED, .verdict = NET_NO_RULE, .port = 80};
+
+		(void)snprintf(m.host, sizeof(m.host), "%s", hosts[i]);
+		if (send(sv[1], &m, sizeof(m), 0) != (ssize_t)sizeof(m))
+			tap_fatal("send");
+	}
+	way_out_read(&w);
+	eq_int(w.nasked, 4, "names of hosts are kept, and of what is none only that it came");
+	ok(w.nasked == 4 && !strcmp(w.asked[2].host, "2606:4700::1") && !*w.asked[3].host &&
+		   w.asked[3].count == 6,
+	   "as one without a name");
+	(void)close(sv[1]);
+	way_out_release(&w);
+}
+
 static void test_missing(void)
 {
 	static const char *const programs[] = {"./text", NULL};
@@ -308,6 +366,8 @@ int main(int argc, char **argv)
 	test_alone();
 	test_calls();
 	test_vars();
+	test_long_lists();
+	test_lies();
 	test_missing();
 	test_ends();
 	(void)kill(server, SIGKILL);
