@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
@@ -54,6 +55,10 @@ def curl_cases(net):
     check(r.stdout.endswith("hello from 93.184.216.34 3000000\n"), "a body of megabytes", r.stdout + r.stderr)
     r = sh("curl -sS http://six.r.org/", allow=["six.r.org"])
     check(r.stdout == f"hello from {nethosts.PUBLIC6} 0\n", "over IPv6", r.stdout + r.stderr)
+    before = len(net.asked)
+    r = sh("curl -sS http://example.com/; curl -sS http://six.r.org/", "--deny-domain", nethosts.PUBLIC, allow=["example.com", "six.r.org"])
+    check(r.stdout.startswith("rattan: example.com:80: a rule denies this host") and r.stdout.endswith(f"hello from {nethosts.PUBLIC6} 0\n") and
+          len(net.asked) == before + 1, "an address that is denied is so by each of its names", r.stdout + r.stderr)
     r = sh("for i in 1 2 3 4 5 6 7 8; do for j in 1 2 3 4 5 6 7 8 9 10; do curl -sS http://example.com/ & done; wait; done | sort | uniq -c")
     check(r.stdout.split()[:1] == ["80"], "eighty requests, ten at a time", r.stdout + r.stderr)
     r = sh("curl -sS http://example.com/", "--promises", "stdio rpath wpath cpath exec proc prot_exec")
@@ -178,6 +183,23 @@ def python_cases():
           "urllib: by its variables; its own loopback without the proxy; the host's not", r.stdout + r.stderr)
 
 
+def unix_cases():
+    """A socket that a program of the host's listens on, in a directory that is bound: datagrams, too, which a pair could send there."""
+    (HERE / "bound").mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as host:
+        host.bind(str(HERE / "bound/log"))
+        host.setblocking(False)
+        r = sh("test -S /mnt/log && python3 - <<'P'\nimport socket\na, b = socket.socketpair()\na.send(b'own')\nprint(b.recv(9))\n"
+               "for type in (socket.SOCK_DGRAM, socket.SOCK_RAW):\n for way in ('sendto', 'connect'):\n"
+               "  try:\n   a = socket.socketpair(socket.AF_UNIX, type)[0]\n   a.sendto(b'out', '/mnt/log') if way == 'sendto' else a.connect('/mnt/log')\n"
+               "   print('reached')\n  except OSError as e: print(e.errno)\nP", "--bind", f"{HERE}/bound=/mnt")
+        check(r.stdout.split() == ["b'own'", *["13"] * 4], "104: no pair of datagrams, which would reach a host's socket", r.stdout + r.stderr)
+        try:
+            check(False, "104: nothing came", host.recv(9))
+        except BlockingIOError:
+            pass
+
+
 def local_cases(net):
     """What listens on the host's loopback, with and without --allow-local-binding."""
     before = len(net.asked)
@@ -262,6 +284,7 @@ def main():
         curl_cases(net)
         agent_cases(net)
         python_cases()
+        unix_cases()
         local_cases(net)
         name_cases(net)
         idle_cases()
