@@ -306,6 +306,12 @@ static int open_there(struct through *t, store_ino parent, const char *name, int
 	if (r < 0)
 		return r;
 	r = S_ISREG(ret->attr.st.st_mode) ? th_open(t, ret->ino, flags, ret_o) : -ESTALE;
+	/* The kernel takes it for new, and asks for nothing else. */
+	if (r == 0 && flags & O_TRUNC) {
+		r = th_setattr(t, ret->ino, ret_o->fh, &(struct stat){0}, OVL_SET_SIZE, &ret->attr);
+		if (r < 0)
+			th_release(t, ret->ino, ret_o->fh);
+	}
 	if (r < 0)
 		tnode_forget(t, ret->ino, 1);
 	return r;

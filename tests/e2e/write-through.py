@@ -177,6 +177,22 @@ out, _ = p.communicate("\n")
 check("made by the host" in out and "saved by the host" in out, "it sees what the host made and replaced", out)
 check("open\n" not in out.replace("an open", "") and (W / "vault/sub/f").read_text() == "open\n", "what was moved to a closed place is closed, also where it was open", out)
 
+# What was moved is met at its new place before what lies below it is used; and a file that got its name late.
+p = subprocess.Popen([rattan, "run", "--profile", PROFILE, "--write-through", *ENV, "--", "python3", "-uc", f"""
+import os
+os.chdir({str(W)!r}); os.mkdir("up"); open("up/f", "w").write("open"); fd = os.open("up/f", os.O_RDWR)
+tmp = os.open(".", os.O_TMPFILE | os.O_RDWR); os.write(tmp, b"open"); os.link(f"/proc/self/fd/{{tmp}}", "late", src_dir_fd=os.open("/", 0), follow_symlinks=True)
+print("ready"); input(); os.stat("ro/up")
+for f in (fd, tmp):
+    for how in (lambda: os.pwrite(f, b"evil", 0), lambda: os.open(f"/proc/self/fd/{{f}}", os.O_RDWR), lambda: os.truncate(f"/proc/self/fd/{{f}}", 0), lambda: os.fchmod(f, 0o777)):
+        try: print("done:", how())
+        except OSError as e: print(e.strerror)
+"""], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+check(p.stdout.readline() == "ready\n", "a command has two files open")
+os.rename(W / "up", W / "ro/up"), os.rename(W / "late", W / "ro/late")
+out, _ = p.communicate("\n")
+check(out == "Permission denied\n" * 8 and (W / "ro/up/f").read_text() + (W / "ro/late").read_text() == "openopen", "neither is changed where the host has moved it", out)
+
 # Nothing is kept, and it says so.
 for cmd in (["commit", "-m", "x"], ["diff"], ["reset"], ["rollback", "base"], ["undo"]):
     r = subprocess.run([rattan, cmd[0], *ENV, *cmd[1:]], capture_output=True, text=True)

@@ -422,6 +422,28 @@ static void test_replaced(struct fx *f)
 	CALL(f, forget, x, 1);
 }
 
+/* The host was faster: the kernel takes the file for a new one. */
+static void test_made_meanwhile(struct fx *f)
+{
+	store_ino w = ino_of(f, "/w");
+	struct tree_open o;
+	struct ovl_entry e;
+
+	host(f->top, "/w/first", "of the host");
+	eq_int(CALL(f, create, w, "first", 0644, O_RDWR | O_CREAT | O_EXCL, &cred, &e, &o), -EEXIST,
+	       "what is there is not made");
+	eq_int(CALL(f, create, w, "first", 0644, O_RDWR | O_CREAT, &cred, &e, &o), 0, "but opened");
+	ok(e.attr.st.st_size == 11 && there(f, "/w/first", "of the host"), "as it is");
+	CALL(f, release, e.ino, o.fh);
+	CALL(f, forget, e.ino, 1);
+	eq_int(CALL(f, create, w, "first", 0644, O_WRONLY | O_CREAT | O_TRUNC, &cred, &e, &o), 0,
+	       "or to be written anew");
+	ok(e.attr.st.st_size == 0 && there(f, "/w/first", ""), "and is empty then");
+	CALL(f, release, e.ino, o.fh);
+	CALL(f, forget, e.ino, 1);
+	CALL(f, forget, w, 1);
+}
+
 /* A tree far larger than the descriptors: each is given back and found again. */
 static void test_many(struct fx *f)
 {
@@ -596,6 +618,7 @@ int main(void)
 	test_moved_tmpfile(&f);
 	test_moved_link(&f);
 	test_replaced(&f);
+	test_made_meanwhile(&f);
 	stop(&f);
 	start(&f, 32, 10);
 	test_too_many(&f);
