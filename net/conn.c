@@ -46,6 +46,7 @@ struct conn {
 		addr[RESOLVE_ADDRS]; /* judged: these, and no others, are connected to */
 	size_t naddr, at;
 	struct flow up, down;
+	bool half; /* a plain request's client sends nothing more: it listens, or is gone */
 };
 
 /*
@@ -455,7 +456,9 @@ static bool flow(struct conn *c, const struct pollfd p[static 2])
 	/* Nothing is read of it any more, and it is gone. */
 	if ((p[0].revents & (POLLERR | POLLHUP)) && !flow_wants(&c->up) && !c->down.shut)
 		return false;
-	c->deadline = io_now_ms() + ((c->up.eof && c->up.tell) || c->down.eof ? HALF_MS : IDLE_MS);
+	c->half = c->half || (p[0].revents & POLLRDHUP);
+	c->deadline = io_now_ms() +
+		      ((c->up.eof && c->up.tell) || c->half || c->down.eof ? HALF_MS : IDLE_MS);
 	return true;
 }
 
@@ -496,6 +499,8 @@ void conn_poll(const struct conn *c, struct pollfd p[static 2])
 		/* An end that is there already would be told of again and again. */
 		if (p[0].events == 0 && c->up.tell)
 			p[0].fd = -1;
+		if (c->up.eof && !c->up.tell && !c->half)
+			p[0].events |= POLLRDHUP;
 		if (p[1].events)
 			p[1].fd = c->out;
 		break;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "net/conn.h"
 #include "net/msg.h"
 #include "net/proxy.h"
 #include "tests/lib/tap.h"
@@ -609,6 +610,71 @@ static void test_idle(void)
 	(void)close(s3);
 }
 
+static void ignore(void *arg, enum net_verdict v, const char *host, unsigned port)
+{
+	(void)arg;
+	(void)v;
+	(void)host;
+	(void)port;
+}
+
+/* One turn of what the loop of proxy.c does, for one connection; false: it is over, or nothing happened for a while. */
+static bool turn(struct conn *c, struct resolver *r, int ms)
+{
+	struct pollfd p[3] = {[2] = {.fd = resolver_fd(r), .events = POLLIN}};
+	struct resolved a;
+
+	conn_poll(c, p);
+	if (poll(p, 3, ms) <= 0)
+		return false;
+	if (p[2].revents && resolve_next(r, &a))
+		return conn_resolved(c, &a);
+	return conn_ready(c, p);
+}
+
+/* A client of a plain request that is gone while its server says nothing: its place is not kept for an hour. */
+static void test_gone(void)
+{
+	struct net_rules rules = {.local = true};
+	struct conn_env env = {.rules = &rules, .asked = ignore};
+	struct resolver *r;
+	struct conn *c;
+	struct diag d = {0};
+	uint16_t port;
+	char text[128];
+	int l = listen_at(&port), client = dial(port), s = -1;
+	long long left;
+
+	if (net_allow(&rules, "localhost", &d) < 0 || resolver_new(&r) < 0)
+		tap_fatal("no resolver");
+	env.resolver = r;
+	if (conn_new(&env, accept4(l, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), CONN_HTTP, &c) < 0)
+		tap_fatal("memory");
+	(void)snprintf(text, sizeof(text),
+		       "GET http://localhost:%u/ HTTP/1.1\r\nHost: localhost:%u\r\n\r\n",
+		       port_server, port_server);
+	put(client, text);
+	for (int i = 0; i < 100 && s < 0 && turn(c, r, WAIT_MS); i++)
+		s = accept_server(0);
+	while (turn(c, r, 200))
+		;
+	ok(*get_head(s), "the server has the request");
+	left = conn_deadline(c) - io_now_ms();
+	ok(left > 3000000 && left <= 3600000, "a server may think for an hour: %lld ms", left);
+	(void)close(client);
+	(void)turn(c, r, WAIT_MS);
+	left = conn_deadline(c) - io_now_ms();
+	ok(left > 200000 && left <= 300000, "and for five minutes when nobody listens: %lld ms",
+	   left);
+	ok(!turn(c, r, 200), "which is told once");
+	put(s, "late");
+	ok(turn(c, r, WAIT_MS), "what it says then is taken all the same");
+	(void)close(s);
+	conn_free(c);
+	(void)close(l);
+	net_rules_release(&rules);
+}
+
 int main(void)
 {
 	(void)signal(SIGPIPE, SIG_IGN);
@@ -623,5 +689,6 @@ int main(void)
 	test_socks();
 	test_hostile();
 	test_idle();
+	test_gone();
 	return tap_done();
 }
