@@ -5,11 +5,11 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/mounts.h"
 #include "fs/ctl/ctl_internal.h"
 
 int ctl_admin_argv(struct ctl_argv *a, const char *what, const char *data_dir, struct diag *diag,
@@ -169,16 +169,12 @@ int ctl_env_remove(const char *data_dir, const char *env, bool force, struct dia
 
 /* ---- commits as read-only mounts on the host ---- */
 
-#define FUSE_MAGIC 0x65735546
-
-static bool is_fuse(const char *dir)
+/* Also one whose server is stuck, or died. */
+static bool is_ours(const char *dir)
 {
-	struct statfs sf;
+	bool ours;
 
-	/* ENOTCONN: its server died; still a mount of ours to take away. */
-	if (statfs(dir, &sf) < 0)
-		return errno == ENOTCONN;
-	return sf.f_type == FUSE_MAGIC;
+	return mounts_at(dir, &ours) == 0 && ours;
 }
 
 int ctl_mount(const char *data_dir, const char *env, const char *rev, const char *dir,
@@ -203,7 +199,7 @@ int ctl_mount(const char *data_dir, const char *env, const char *rev, const char
 	if (r < 0)
 		return r;
 	/* One that failed just now may still be ending. */
-	if (ctl_place_wait_gone(place, is_fuse(real) ? 0 : 5000) < 0)
+	if (ctl_place_wait_gone(place, is_ours(real) ? 0 : 5000) < 0)
 		return diag_set(diag, -EBUSY, "a commit is mounted at %s already", dir);
 	(void)ctl_place_heal(place);
 	ctl_argv_add(&a, "mount");
@@ -267,7 +263,7 @@ int ctl_umount(const char *dir, struct diag *diag)
 	char said[256] = "";
 	int r;
 
-	if (!is_fuse(path))
+	if (!is_ours(path))
 		return diag_set(diag, -EINVAL, "nothing of rattan's is mounted at %s", dir);
 	if (geteuid() == 0)
 		r = umount2(path, UMOUNT_NOFOLLOW) < 0 ? ret_nerrno() : 0;

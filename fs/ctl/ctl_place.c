@@ -1,6 +1,8 @@
 /* Where things are: data directory, runtime directory, and what lives or died in it. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +15,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fuseabort.h"
+#include "base/mounts.h"
 #include "fs/ctl/ctl_internal.h"
 
 static int fmt(char **ret, const char *f, ...) PRINTF(2, 3);
@@ -268,13 +272,47 @@ static void unmount_helper(const char *dir)
 			;
 }
 
-/* A mount whose server died answers ENOTCONN until it is unmounted. Attributes of its root may still be
- * cached (stat), those of the file system never are. */
-static bool is_dead_mount(const char *dir)
-{
-	struct statfs sf;
+#define ANSWER_MS 3000
 
-	return statfs(dir, &sf) < 0 && errno == ENOTCONN;
+/* Asked by a child, for a mount whose connection somebody still holds never answers. What the child waits for then
+ * ends with the mount. */
+static bool answers(const char *dir)
+{
+	cleanup_fd int rd = -1;
+	int fds[2], status;
+	struct statfs sf;
+	struct pollfd p = {.events = POLLIN};
+	bool yes;
+	pid_t pid;
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return true; /* it cannot be known */
+	rd = fds[0];
+	pid = _Fork();
+	if (pid == 0) {
+		if (statfs(dir, &sf) == 0 || errno != ENOTCONN)
+			(void)!write(fds[1], "y", 1);
+		_exit(0);
+	}
+	(void)close(fds[1]);
+	if (pid < 0)
+		return true;
+	p.fd = rd;
+	yes = poll(&p, 1, ANSWER_MS) > 0 && (p.revents & POLLIN);
+	(void)kill(pid, SIGKILL);
+	if (!yes)
+		fuse_abort(dir);
+	while (waitpid(pid, &status, yes ? 0 : WNOHANG) < 0 && errno == EINTR)
+		;
+	return yes;
+}
+
+/* A mount of ours at @dir. Looked up in the table of mounts: this one may never answer. */
+static bool is_ours(const char *dir)
+{
+	bool ours;
+
+	return mounts_at(dir, &ours) == 0 && ours;
 }
 
 static bool heal_mount(const char *place)
@@ -284,7 +322,8 @@ static bool heal_mount(const char *place)
 
 	if (fmt(&file, "%s/hostmount", place) < 0 || io_read_file(AT_FDCWD, file, 4096, &dir) < 0)
 		return false;
-	if (dir.len && is_dead_mount((char *)dir.data))
+	/* Nobody who serves from here lives, but there may be one that was started from another runtime directory. */
+	if (dir.len && is_ours((char *)dir.data) && !answers((char *)dir.data))
 		unmount_helper((char *)dir.data);
 	(void)unlink(file);
 	return true;
@@ -306,7 +345,8 @@ static bool heal_own_mounts(const char *place)
 
 		if (e->d_name[0] == '.' || fmt(&path, "%s/%s", mnt, e->d_name) < 0)
 			continue;
-		if (is_dead_mount(path)) {
+		if (is_ours(path)) {
+			fuse_abort(path);
 			unmount_helper(path);
 			found = true;
 		}

@@ -145,6 +145,7 @@ int daemon_alive(const char *run_dir, struct diag *diag, int *ret_fd)
 
 int daemon_note_mount(const char *run_dir, const char *dir)
 {
+	cleanup_free char *real = NULL;
 	cleanup_fd int fd = -1;
 	char path[4096];
 	int r = run_dir ? run_file(run_dir, "hostmount", path, sizeof(path)) : 0;
@@ -153,8 +154,11 @@ int daemon_note_mount(const char *run_dir, const char *dir)
 		return r;
 	if (!dir)
 		return unlink(path) < 0 && errno != ENOENT ? ret_nerrno() : 0;
+	real = realpath(dir, NULL);
+	if (!real)
+		return ret_nerrno();
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	return fd < 0 ? ret_nerrno() : io_write_full(fd, dir, strlen(dir));
+	return fd < 0 ? ret_nerrno() : io_write_full(fd, real, strlen(real));
 }
 
 struct session_ids daemon_host_ids(const struct daemon_opts *o)

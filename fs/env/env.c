@@ -135,7 +135,7 @@ static struct env *env_alloc(const struct env_opts *o)
 	if (!e)
 		return NULL;
 	(void)pthread_mutex_init(&e->lock, NULL);
-	e->store_lock_fd = e->userns_fd = e->mntns_fd = e->cur.root_fd = e->ended_fd = -1;
+	e->store_lock_fd = e->userns_fd = e->mntns_fd = e->ended_fd = -1;
 	e->journal_fd = -1;
 	e->tied_fd = o->tied_fd;
 	e->resuming = o->kept; /* before anything can fail */
@@ -330,7 +330,7 @@ static int dup_to(int fd, int *ret)
 static int hand_out(struct env *e, struct ctl_attach *ret)
 {
 	struct ovl_counts n;
-	int r = dup_to(e->cur.root_fd, &ret->root_fd);
+	int r = env_mount_open(&e->cur, &ret->root_fd);
 
 	if (r == 0 && e->own_ns)
 		r = dup_to(e->userns_fd, &ret->userns_fd);

@@ -48,7 +48,7 @@ struct env_mount {
 	struct session *se;
 	struct ovl *ovl;
 	struct through *through; /* what is served; NULL: the ovl. Lives as long as the session */
-	int root_fd;             /* O_PATH */
+	unsigned major, minor; /* of the mounted file system; a descriptor of it would keep it busy */
 	char dir[4096];
 	bool up; /* session and mount are there; the ovl may be there without */
 };
@@ -141,6 +141,10 @@ int env_check_kept(const struct env *e, struct diag *diag) MUST_USE;
 int env_open_ovl(struct env *e, const struct policy_rules *policy, struct session *se, bool resume,
 		 struct ovl **ret) MUST_USE;
 int env_mount_tree(struct env *e, struct env_mount *m, struct diag *diag) MUST_USE;
+/* O_PATH, of the mount and of nothing else that is at its place. -ENODEV: it was taken away. */
+int env_mount_open(const struct env_mount *m, int *ret_fd) MUST_USE;
+/* Which one @m->dir is, as it is served. */
+int env_mount_note(struct env_mount *m) MUST_USE;
 int env_bind_all(struct env *e, struct diag *diag, size_t *ret_failed) MUST_USE;
 int env_mount_dir(struct env *e, char *ret, size_t size) MUST_USE;
 int env_watch_end(struct env *e, struct session *se, bool on) MUST_USE;

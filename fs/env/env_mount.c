@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/mounts.h"
 #include "fs/env/env_internal.h"
 
 int env_mount_dir(struct env *e, char *ret, size_t size)
@@ -35,7 +36,44 @@ int env_open_ovl(struct env *e, const struct policy_rules *policy, struct sessio
 	return ovl_open(&oo, ret);
 }
 
-/* The core's answer to the kernel starts here: mount, session, and the root's descriptor. */
+/* Without asking the file system itself, though its session's threads, never this one, would answer. */
+static int open_root(const char *dir, int *ret_fd, struct statx *ret)
+{
+	cleanup_fd int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0 || statx(fd, "", AT_STATX_DONT_SYNC | AT_EMPTY_PATH, STATX_TYPE, ret) < 0)
+		return ret_nerrno();
+	*ret_fd = steal_fd(&fd);
+	return 0;
+}
+
+int env_mount_note(struct env_mount *m)
+{
+	cleanup_fd int fd = -1;
+	struct statx st;
+	int r = open_root(m->dir, &fd, &st);
+
+	if (r < 0)
+		return r;
+	m->major = st.stx_dev_major;
+	m->minor = st.stx_dev_minor;
+	return 0;
+}
+
+int env_mount_open(const struct env_mount *m, int *ret_fd)
+{
+	cleanup_fd int fd = -1;
+	struct statx st;
+	int r = open_root(m->dir, &fd, &st);
+
+	if (r == 0 && (st.stx_dev_major != m->major || st.stx_dev_minor != m->minor))
+		r = -ENODEV;
+	if (r == 0)
+		*ret_fd = steal_fd(&fd);
+	return r;
+}
+
+/* The core's answer to the kernel starts here: mount, session, and which device it is. */
 int env_mount_tree(struct env *e, struct env_mount *m, struct diag *diag)
 {
 	char name[80];
@@ -58,12 +96,8 @@ int env_mount_tree(struct env *e, struct env_mount *m, struct diag *diag)
 	if (r < 0)
 		return r;
 	r = session_start(m->se, &so);
-	if (r == 0) {
-		/* Served by the session's threads, never by this one. */
-		m->root_fd = open(m->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-		if (m->root_fd < 0)
-			r = ret_nerrno();
-	}
+	if (r == 0)
+		r = env_mount_note(m);
 	if (r < 0) {
 		(void)!keeper_umount(&e->link, m->dir, !e->host_dir);
 		return diag_set(diag, r, "cannot serve the mount: %s", err_text(r));
@@ -83,27 +117,18 @@ int env_watch_end(struct env *e, struct session *se, bool on)
 		       : 0;
 }
 
-/* Without asking the file system itself. */
-static bool device_of(int dirfd, const char *path, struct statx *ret)
-{
-	return statx(dirfd, path, AT_STATX_DONT_SYNC | AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW,
-		     STATX_TYPE, ret) == 0;
-}
-
 bool env_detached(struct env *e, bool *ret_busy)
 {
-	struct statx at, root;
-	bool gone = false;
+	bool there = true;
 
 	*ret_busy = pthread_mutex_trylock(&e->lock) != 0;
 	if (*ret_busy)
 		return false;
-	if (e->cur.up && device_of(e->cur.root_fd, "", &root))
-		gone = !device_of(AT_FDCWD, e->cur.dir, &at) ||
-		       at.stx_dev_major != root.stx_dev_major ||
-		       at.stx_dev_minor != root.stx_dev_minor;
+	/* Whoever bound a part of it elsewhere still uses it. What cannot be read is no end either. */
+	if (e->cur.up && mounts_has(e->cur.major, e->cur.minor, &there) < 0)
+		*ret_busy = there = true;
 	(void)pthread_mutex_unlock(&e->lock);
-	return gone;
+	return !there;
 }
 
 void env_tell_gone(struct env *e)
@@ -121,8 +146,6 @@ static int start(struct env *e, struct env_mount *m, struct diag *diag)
 		return r;
 	r = env_watch_end(e, m->se, true);
 	if (r < 0) {
-		(void)close(m->root_fd);
-		m->root_fd = -1;
 		(void)!keeper_umount(&e->link, m->dir, !e->host_dir);
 		return diag_set(diag, r, "cannot watch the mount: %s", err_text(r));
 	}
@@ -160,7 +183,7 @@ int env_check_kept(const struct env *e, struct diag *diag)
 
 static int mount_up(struct env *e, struct diag *diag)
 {
-	struct env_mount m = {.root_fd = -1};
+	struct env_mount m = {0};
 	int r = env_mount_dir(e, m.dir, sizeof(m.dir));
 
 	env_shown_note_locked(e);
@@ -188,7 +211,7 @@ static int mount_up(struct env *e, struct diag *diag)
 /* Another mount of the ovl that is there, with what it could not write yet. */
 static int mount_again(struct env *e, struct diag *diag)
 {
-	struct env_mount m = {.root_fd = -1, .ovl = e->cur.ovl};
+	struct env_mount m = {.ovl = e->cur.ovl};
 	struct ovl_notify n;
 	int r = env_mount_dir(e, m.dir, sizeof(m.dir));
 
@@ -326,9 +349,6 @@ void env_down_locked(struct env *e)
 	if (!m->up)
 		return;
 	(void)!env_watch_end(e, m->se, false);
-	if (m->root_fd >= 0)
-		(void)close(m->root_fd);
-	m->root_fd = -1;
 	if (m->ovl)
 		ovl_notify_end(m->ovl);
 	r = keeper_umount(&e->link, m->dir, !e->host_dir);

@@ -278,11 +278,8 @@ static int serve_again(struct env *e, struct env_mount *m, const struct env_save
 	memcpy(m->dir, s->dir, sizeof(m->dir));
 	e->generation = s->generation;
 	r = session_start(m->se, &so);
-	if (r == 0) {
-		m->root_fd = open(m->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-		if (m->root_fd < 0)
-			r = ret_nerrno();
-	}
+	if (r == 0)
+		r = env_mount_note(m);
 	return r < 0 ? diag_set(diag, r, "cannot go on with the mount: %s", err_text(r)) : 0;
 }
 
@@ -303,7 +300,7 @@ static int serve_fresh(struct env *e, struct env_mount *m, struct diag *diag)
 	if (r < 0)
 		log_warn("a bind is lost: %s", diag->text);
 	/* Should what follows fail, the tree is not ours to end. */
-	e->cur = (struct env_mount){.root_fd = -1};
+	e->cur = (struct env_mount){0};
 	return 0;
 }
 
@@ -312,7 +309,7 @@ int env_resume_locked(struct env *e, struct keeper_link *kept, struct diag *diag
 	struct keeper_item *x = keeper_find(kept, KEEP_MOUNT);
 	struct env_saved saved; /* in the item it may lie at any address */
 	const struct env_saved *s = &saved;
-	struct env_mount m = {.root_fd = -1};
+	struct env_mount m = {0};
 	int fuse_fd, r;
 
 	if (!x || x->len != sizeof(saved) || !e->journal)
