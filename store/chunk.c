@@ -139,7 +139,14 @@ static int items_write(struct store *s, struct item *items, size_t n, bool small
 	}
 	if (r < 0 || !t)
 		return r;
-	return store_tx_commit(s, &t);
+	r = store_tx_commit(s, &t);
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		if (!items[i].added || (items[i].len + HEAD <= SMALL_MAX) != small)
+			continue;
+		store_fresh_add(s, &items[i].c->digest, (uint32_t)items[i].c->len);
+		store_written_add(s, (int64_t)(HEAD + DIGEST_LEN + items[i].len));
+	}
+	return r;
 }
 
 /* Take chunks from @c until a transaction is full: *@ret_took of them, *@ret_n to be written. */
@@ -177,13 +184,8 @@ static int put_all(struct store *s, const struct store_chunk *c, size_t n, unsig
 			r = items_write(s, items, k, false);
 		if (r == 0)
 			r = items_write(s, items, k, true);
-		for (size_t i = 0; i < k; i++) {
-			if (r == 0 && items[i].added) {
-				store_fresh_add(s, &items[i].c->digest, (uint32_t)items[i].c->len);
-				store_written_add(s, HEAD + DIGEST_LEN + items[i].len);
-			}
+		for (size_t i = 0; i < k; i++)
 			free(items[i].owned);
-		}
 		c += took;
 		n -= took;
 	}

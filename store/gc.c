@@ -284,7 +284,7 @@ int store_gc(struct store *s, const struct store_gc_opts *o, struct diag *diag,
 	if (r == 0 && !o->dry_run)
 		write_note(&g);
 	if (!o->dry_run)
-		store_written_less(s, ret->chunk_bytes);
+		store_written_add(s, -(int64_t)ret->chunk_bytes);
 	forget_layers(&g);
 	cleanup_fdp(&g.lock_fd);
 	return r < 0 ? diag_set(diag, r, "cannot collect garbage: %s", err_text(r)) : 0;

@@ -267,7 +267,7 @@ int store_cur_get(MDB_cursor *c, enum store_db db, MDB_val *k, MDB_val *v, MDB_c
 int store_tx_begin(struct store *s, MDB_txn **ret)
 {
 	bool look;
-	int dead;
+	int dead, r;
 
 	if (s->rdonly)
 		return -EROFS;
@@ -279,7 +279,10 @@ int store_tx_begin(struct store *s, MDB_txn **ret)
 		(void)mdb_reader_check(s->meta.env, &dead);
 	if (look)
 		(void)mdb_reader_check(s->chunks.env, &dead);
-	return store_lm_err(mdb_txn_begin(s->meta.env, NULL, 0, ret));
+	r = store_lm_err(mdb_txn_begin(s->meta.env, NULL, 0, ret));
+	if (r == 0)
+		s->meta_new = 0; /* whoever began one before has ended it */
+	return r;
 }
 
 /* Somebody removed the data directory: what is written now is gone when the last process is. */
@@ -317,6 +320,7 @@ int store_tx_commit(struct store *s, MDB_txn **t)
 {
 	MDB_txn *txn = *t;
 	MDB_env *env = mdb_txn_env(txn);
+	int64_t new = env == s->meta.env ? s->meta_new : 0; /* from the commit on it is another's */
 	int r;
 
 	*t = NULL;
@@ -325,6 +329,8 @@ int store_tx_commit(struct store *s, MDB_txn **t)
 		return -EIO;
 	}
 	r = store_lm_err(mdb_txn_commit(txn));
+	if (r == 0)
+		store_written_add(s, new);
 	if (r < 0 && env_broken(env))
 		(void)!write(s->broken_fd, &(uint64_t){1}, sizeof(uint64_t));
 	return r == -EIO ? store_room_err(s) ?: r : r;
@@ -367,10 +373,20 @@ int store_tx_put(struct store *s, MDB_txn *t, enum store_db db, MDB_val *k, cons
 
 		return store_lm_err(mdb_put(t, s->db[db], k, &as_is, flags));
 	}
-	r = store_lm_err(mdb_put(t, s->db[db], k, &room, flags | MDB_RESERVE));
+	/* What it replaces takes no room any more. */
+	r = store_lm_err(mdb_put(t, s->db[db], k, &room, flags | MDB_RESERVE | MDB_NOOVERWRITE));
+	if (r == 0) {
+		s->meta_new += (int64_t)(k->mv_size + room.mv_size);
+	} else if (r == -EEXIST && !(flags & MDB_NOOVERWRITE)) {
+		size_t had = room.mv_size;
+
+		room = (MDB_val){n + STORE_SUM_LEN, NULL};
+		r = store_lm_err(mdb_put(t, s->db[db], k, &room, flags | MDB_RESERVE));
+		if (r == 0)
+			s->meta_new += (int64_t)room.mv_size - (int64_t)had;
+	}
 	if (r < 0)
 		return r;
-	store_written_add(s, k->mv_size + n);
 	if (n)
 		memcpy(room.mv_data, p, n);
 	key_be32((uint8_t *)room.mv_data + n, store_sum(db, k, p, n));
@@ -379,5 +395,12 @@ int store_tx_put(struct store *s, MDB_txn *t, enum store_db db, MDB_val *k, cons
 
 int store_tx_del(struct store *s, MDB_txn *t, enum store_db db, MDB_val *k)
 {
-	return store_lm_err(mdb_del(t, s->db[db], k, NULL));
+	MDB_val had;
+	bool known = store_lm_get(t, s->db[db], k, &had) == 0;
+	size_t size = known ? k->mv_size + had.mv_size : 0;
+	int r = store_lm_err(mdb_del(t, s->db[db], k, NULL));
+
+	if (r == 0)
+		s->meta_new -= (int64_t)size;
+	return r;
 }

@@ -139,23 +139,38 @@ static int growth(struct store *s, uint64_t *ret)
 	return 0;
 }
 
+/* ---- what is new by us ---- */
+
+/* store_written_share() may change which one it is while nobody else is here. */
+static uint64_t *counter(const struct store *s)
+{
+	return s->written_at ? s->written_at : (uint64_t *)(uintptr_t)&s->written;
+}
+
 uint64_t store_written(const struct store *s)
 {
-	return __atomic_load_n(&s->written, __ATOMIC_RELAXED);
+	return __atomic_load_n(counter(s), __ATOMIC_RELAXED);
 }
 
-void store_written_add(struct store *s, uint64_t n)
+void store_written_add(struct store *s, int64_t n)
 {
-	(void)__atomic_add_fetch(&s->written, n, __ATOMIC_RELAXED);
+	uint64_t was = store_written(s), now;
+
+	do
+		now = n >= 0 ? was + (uint64_t)n : was > (uint64_t)-n ? was - (uint64_t)-n : 0;
+	while (!__atomic_compare_exchange_n(counter(s), &was, now, true, __ATOMIC_RELAXED,
+					    __ATOMIC_RELAXED));
 }
 
-void store_written_less(struct store *s, uint64_t n)
+void store_written_share(struct store *s, uint64_t *at)
 {
-	uint64_t was = store_written(s);
+	uint64_t n = store_written(s);
 
-	while (!__atomic_compare_exchange_n(&s->written, &was, was > n ? was - n : 0, true,
-					    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		;
+	if (!at)
+		__atomic_store_n(&s->written, n, __ATOMIC_RELAXED);
+	s->written_at = at;
+	if (at)
+		store_written_add(s, (int64_t)n);
 }
 
 int store_stats(struct store *s, struct store_stats *ret)

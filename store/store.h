@@ -271,9 +271,12 @@ struct store_stats {
 		room; /* what can be written: disk_free, or less by a limit of ours or of the process */
 };
 int store_stats(struct store *s, struct store_stats *ret) MUST_USE;
-/* Bytes that are new to the store by this process: chunks that it put and were not there, and records, less what
- * its collections removed. Any thread, no lock. */
+/* Bytes by which this process has made the store larger: chunks and records that it put and that were not there, less
+ * the records that they replaced and what its collections removed; only what was committed. Any thread, no lock. */
 uint64_t store_written(const struct store *s);
+/* Counted at @at from now on, what is counted already included, so that one process can go on with the sum of another; NULL: here
+ * again. While nobody writes. */
+void store_written_share(struct store *s, uint64_t *at);
 
 /* ---- garbage (docs/decisions/0007-gc.md) ---- */
 

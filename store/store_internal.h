@@ -126,11 +126,13 @@ struct store {
 	int hold_fd;
 	char hold_name[24];
 
-	uint64_t written; /* store_written(); atomic */
+	int64_t meta_new; /* bytes of records: of the transaction that writes; whose it is, LMDB's lock says */
+	uint64_t written;     /* store_written(); atomic */
+	uint64_t *written_at; /* instead of it; NULL: none */
 };
 
-void store_written_add(struct store *s, uint64_t n);
-void store_written_less(struct store *s, uint64_t n);
+/* Never below 0. */
+void store_written_add(struct store *s, int64_t n);
 
 /* -EBUSY, with a sentence. */
 int store_in_use(const char *dir, struct diag *diag) MUST_USE;

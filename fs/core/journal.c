@@ -32,6 +32,7 @@ struct head {
 	_Atomic uint64_t layer;
 	uint64_t seed;
 	uint32_t life, pad;
+	uint64_t written;
 	struct {
 		_Atomic uint32_t cur; /* which of the two is the log */
 		struct chain chain[2];
@@ -212,6 +213,11 @@ void journal_base(const struct journal *j, uint64_t *ret_layer, uint64_t *ret_se
 uint32_t journal_next_life(struct journal *j)
 {
 	return ++j->h->life;
+}
+
+uint64_t *journal_written(struct journal *j)
+{
+	return &j->h->written;
 }
 
 void journal_break(struct journal *j)

@@ -24,7 +24,7 @@
 #include "base/err.h"
 
 /* Of everything that lies in the memory: this layout, and the records of fs/core/redo.h. */
-#define JOURNAL_VERSION 1
+#define JOURNAL_VERSION 2
 
 struct journal;
 
@@ -47,6 +47,8 @@ void journal_set_base(struct journal *j, uint64_t layer, uint64_t seed);
 void journal_base(const struct journal *j, uint64_t *ret_layer, uint64_t *ret_seed);
 /* A number for each process that writes to it, one after another. */
 uint32_t journal_next_life(struct journal *j);
+/* A sum that whoever owns it goes on with (store_written_share); atomic, and never reset. */
+uint64_t *journal_written(struct journal *j);
 /* There is something that is not in it (no memory): a successor could not go on. Cleared by journal_reset
  * and by a cut that follows a journal_mark after the failure. */
 void journal_break(struct journal *j);

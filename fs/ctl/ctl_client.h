@@ -51,7 +51,8 @@ struct ctl_env_opts {
 	/* It shows the host itself, and what is written goes there: -EEXIST when it was made without, or the other way
 	 * round. Then there is no base, and there are no overlays. */
 	bool through;
-	uint64_t disk_max; /* bytes that may become new to the store, from now on; 0: as it is */
+	uint64_t
+		disk_max; /* bytes by which its daemons may make the store larger, since the first; 0: as it is */
 };
 
 /* $RATTAN_DATA_DIR, $XDG_DATA_HOME/rattan, ~/.local/share/rattan; owned by the caller. */

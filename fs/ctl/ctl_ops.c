@@ -75,9 +75,10 @@ struct call {
 
 static int op_open(struct call *c)
 {
-	int r = c->rq.disk ? env_set_disk_max(c->env, c->rq.disk, &c->diag) : 0;
+	int r = env_agree(c->env, c->rq.overlays, c->rq.through, &c->diag);
 
-	return r < 0 ? r : env_agree(c->env, c->rq.overlays, c->rq.through, &c->diag);
+	/* Who is refused changes nothing for the others. */
+	return r == 0 && c->rq.disk ? env_set_disk_max(c->env, c->rq.disk, &c->diag) : r;
 }
 
 static int op_attach(struct call *c)

@@ -50,14 +50,14 @@ struct env_opts {
 	bool own_ns; /* the mounts live in this process's namespaces */
 	bool allow_other;
 	struct session_ids ids;
-	uint64_t disk_max; /* bytes that may become new to the store; 0: by what is free */
+	uint64_t disk_max; /* bytes by which the store may become larger; 0: by what is free */
 };
 /* Opens the store, makes the environment when asked to, mounts it. -EBUSY another process serves it. */
 int env_open(const struct env_opts *o, struct diag *diag, struct env **ret) MUST_USE;
 /* Unmounts and flushes; the result is the flush's. */
 int env_close(struct env *e);
 
-/* Another limit of what may become new to the store; 0: by what is free now. */
+/* Another limit of how much larger the store may become, since the first daemon; 0: by what is free now. */
 int env_set_disk_max(struct env *e, uint64_t max, struct diag *diag) MUST_USE;
 
 /* Readable when the mount is gone without our doing. The descriptor is the environment's and stays the same

@@ -35,13 +35,18 @@ int env_journal_open(struct env *e, struct keeper_link *kept)
 	if (x) {
 		e->journal_fd = x->fd;
 		x->fd = -1;
-		return journal_open(e->journal_fd, &e->journal);
+		r = journal_open(e->journal_fd, &e->journal);
+		if (r == 0)
+			store_written_share(e->store, journal_written(e->journal));
+		return r;
 	}
 	r = journal_create(&e->journal_fd);
 	if (r == 0)
 		r = journal_open(e->journal_fd, &e->journal);
 	if (r == 0)
 		r = keeper_keep(&e->link, KEEP_JOURNAL, 0, NULL, 0, e->journal_fd);
+	if (r == 0)
+		store_written_share(e->store, journal_written(e->journal));
 	if (r < 0) {
 		log_warn("no journal (%s): commands will not outlive the daemon", err_text(r));
 		env_journal_close(e);
@@ -51,6 +56,8 @@ int env_journal_open(struct env *e, struct keeper_link *kept)
 
 void env_journal_close(struct env *e)
 {
+	if (e->journal)
+		store_written_share(e->store, NULL);
 	journal_close(e->journal);
 	e->journal = NULL;
 	cleanup_fdp(&e->journal_fd);

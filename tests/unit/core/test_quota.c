@@ -93,6 +93,42 @@ static void test_files(struct fx *f)
 	ok(i > 500 && i < 30000, "which was after %d", i);
 }
 
+/* What a record replaces makes room for it, however often. */
+static void test_replaced(struct fx *f)
+{
+	const struct stat mode[] = {{.st_mode = 0600}, {.st_mode = 0644}};
+	uint64_t before;
+	int r = 0;
+
+	ovl_set_disk_max(f->o, 0);
+	eq_int(fx_make(f, "again", FX_FILE, 0644), 0, "a file");
+	eq_int(ovl_flush(f->o), 0, "on the disk");
+	before = store_written(f->s);
+	for (int i = 0; i < 100 && r == 0; i++) {
+		r = fx_set(f, "again", &mode[i % 2], OVL_SET_MODE);
+		if (r == 0)
+			r = ovl_flush(f->o);
+	}
+	eq_int(r, 0, "written a hundred times");
+	ok(store_written(f->s) - before < 200, "takes no more room: %llu bytes",
+	   (unsigned long long)(store_written(f->s) - before));
+}
+
+/* The sum goes on where another process counts, and comes back. */
+static void test_shared(struct fx *f)
+{
+	uint64_t had = store_written(f->s), at = 1000;
+	unsigned n;
+
+	store_written_share(f->s, &at);
+	eq_int((long long)at, (long long)had + 1000, "what was counted goes along");
+	eq_int(fill(f, "shared", 77000, 4, &n), 0, "some is written");
+	eq_int(ovl_flush(f->o), 0, "on the disk");
+	ok(at > had + 1000 + 4 * sizeof(data) && store_written(f->s) == at, "and counted there");
+	store_written_share(f->s, NULL);
+	ok(store_written(f->s) == at, "and here again");
+}
+
 int main(void)
 {
 	struct fx f;
@@ -104,6 +140,8 @@ int main(void)
 	test_bytes(&f);
 	test_room_again(&f);
 	test_files(&f);
+	test_replaced(&f);
+	test_shared(&f);
 	fx_close(&f);
 	return tap_done();
 }
