@@ -283,6 +283,8 @@ static int is_sealed(struct store *s, MDB_txn *t, store_layer layer)
 	r = store_layer_read(s, t, layer, &rec);
 	if (r < 0)
 		return r;
+	if (rec.state == STORE_LAYER_DROPPED)
+		return -ENOENT; /* being collected: to nobody is it there any more */
 	return rec.state == STORE_LAYER_SEALED ? 0 : -EINVAL;
 }
 

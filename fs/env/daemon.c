@@ -35,7 +35,9 @@
 /* Daemons that die so soon after their start, so often in a row, are not helped by another. */
 #define QUICK_MS  1000
 #define QUICK_MAX 3
-#define RETRY_MS  400 /* before another one where this could not go on: a quick end */
+/* Where one cannot go on for a lack that may pass, others try, for so long. */
+#define RETRY_MS  250
+#define RETRY_MAX 40
 
 /* The id that agents have inside (docs/architecture.md): what the single mapped id is stored as. */
 #define AGENT_ID 1000
@@ -322,7 +324,7 @@ static int serve(struct loop *l, const char *run_dir, int *ready_fd)
 static bool may_pass(int r)
 {
 	return r == -ENOMEM || r == -EAGAIN || r == -EIO || r == -ENFILE || r == -EMFILE ||
-	       r == -EBUSY;
+	       r == -EBUSY || r == -ENOSPC || r == -EDQUOT;
 }
 
 static int serve_env(const struct env_opts *eo, struct loop *l, const char *run_dir, int *ready_fd)
@@ -334,8 +336,7 @@ static int serve_env(const struct env_opts *eo, struct loop *l, const char *run_
 	r = env_open(eo, &diag, &l->env);
 	if (r < 0 && eo->kept && may_pass(r)) {
 		(void)daemon_tell(ready_fd, r, &diag, NULL, 0);
-		(void)nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000L}, NULL);
-		_exit(KEEPER_REPLACE);
+		_exit(KEEPER_RETRY);
 	}
 	if (r < 0)
 		return daemon_tell(ready_fd, r, &diag, NULL, 0);
@@ -442,6 +443,8 @@ static int be_daemon(const struct keeping *kp, struct keeper_link *kept, int soc
 	struct diag diag = {0};
 	int r = daemon_prepare(&signal_fd);
 
+	if (r < 0 && again && may_pass(r))
+		_exit(KEEPER_RETRY);
 	if (r < 0)
 		return daemon_tell(&ready_fd, r, NULL, NULL, 0);
 	no_core(kp->state.own_ns);
@@ -505,8 +508,24 @@ static void tell_end(const struct keeping *kp, enum keeper_end end, int status)
 			  sigdescr_np(WTERMSIG(status)), next);
 	else if (WIFEXITED(status) && WEXITSTATUS(status) == KEEPER_REPLACE)
 		log_info("the daemon is replaced by %s", kp->exe);
+	else if (WIFEXITED(status) && WEXITSTATUS(status) == KEEPER_RETRY)
+		log_info("this daemon could not go on; %s", next);
 	else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
 		log_error("the daemon ended with status %#x; %s", (unsigned)status, next);
+}
+
+static void nap(void)
+{
+	(void)nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000L}, NULL);
+}
+
+/* A moment later; false: it has been tried for long enough. */
+static bool try_again(struct keeping *kp)
+{
+	if (++kp->state.tries >= RETRY_MAX)
+		return false;
+	nap();
+	return true;
 }
 
 /* The daemon's life, and what comes after it. */
@@ -525,13 +544,25 @@ static int keep(struct keeping *kp, pid_t pid, int pulse)
 	most_descriptors(); /* one for each command that runs */
 	end = keeper_run(&kp->link, pulse, pid, kp->state.old_pid, &status);
 	tell_end(kp, end, status);
-	kp->state.quick = io_now_ms() - start < QUICK_MS ? kp->state.quick + 1 : 0;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == KEEPER_RETRY) {
+		kp->state.tries++;
+		nap();
+	} else {
+		kp->state.tries = 0;
+		kp->state.quick = io_now_ms() - start < QUICK_MS ? kp->state.quick + 1 : 0;
+	}
 	kp->state.old_pid = pid;
-	if (end == KEEPER_DIED && kp->state.quick < QUICK_MAX) {
+	if (end == KEEPER_DIED && kp->state.quick < QUICK_MAX && kp->state.tries < RETRY_MAX) {
 		(void)close(kp->link.sock);
 		(void)close(pulse);
-		r = exec_again(kp);
+		do
+			r = exec_again(kp);
+		while (may_pass(r) && try_again(kp));
 		log_error("cannot start %s again: %s", kp->exe, err_text(r));
+	} else if (end == KEEPER_DIED && kp->state.quick < QUICK_MAX) {
+		log_error("no daemon could go on within %d s; its mounts are given up",
+			  RETRY_MS * RETRY_MAX / 1000);
+		r = -EIO;
 	} else if (end == KEEPER_DIED) {
 		log_error("the daemon died %u times in a row; its mounts are given up",
 			  kp->state.quick);
@@ -546,19 +577,42 @@ static int keep(struct keeping *kp, pid_t pid, int pulse)
 	return r;
 }
 
+/* *ret_pid is 0 in the daemon. */
+static int fork_daemon(int sv[static 2], int pulse[static 2], pid_t *ret_pid)
+{
+	int all[4], r;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
+		return ret_nerrno();
+	r = pipe2(pulse, O_CLOEXEC) < 0 ? ret_nerrno() : 0;
+	if (r < 0) {
+		(void)close(sv[0]);
+		(void)close(sv[1]);
+		return r;
+	}
+	*ret_pid = fork();
+	if (*ret_pid >= 0)
+		return 0;
+	r = ret_nerrno();
+	memcpy(all, sv, 2 * sizeof(int));
+	memcpy(all + 2, pulse, 2 * sizeof(int));
+	ctl_close_fds(all, ARRAY_SIZE(all));
+	return r;
+}
+
 /* Fork the daemon of a keeper whose link is filled. */
-static int start_daemon(struct keeping *kp, bool again, int ready_fd)
+static int start_daemon(struct keeping *kp, bool again, int ready_fd, bool *ret_forked)
 {
 	const struct keeper_item *alive = keeper_find(&kp->link, KEEP_ALIVE);
-	int sv[2], pulse[2];
-	pid_t pid;
+	int sv[2], pulse[2], r;
+	pid_t pid = -1;
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0 ||
-	    pipe2(pulse, O_CLOEXEC) < 0)
-		return daemon_tell(&ready_fd, ret_nerrno(), NULL, NULL, 0);
-	pid = fork();
-	if (pid < 0)
-		return daemon_tell(&ready_fd, ret_nerrno(), NULL, NULL, 0);
+	do
+		r = fork_daemon(sv, pulse, &pid);
+	while (r < 0 && again && may_pass(r) && try_again(kp));
+	if (r < 0)
+		return daemon_tell(&ready_fd, r, NULL, NULL, 0);
+	*ret_forked = true;
 	if (pid == 0) {
 		(void)close(sv[0]);
 		(void)close(pulse[0]);
@@ -579,6 +633,7 @@ static int be_keeper(const struct daemon_opts *o, const char *mnt, int alive, bo
 {
 	struct keeping kp = {.o = o, .mnt = mnt, .why = why, .state = {.own_ns = own_ns}};
 	int ready_fd = o->ready_fd, tie[2], r;
+	bool forked = false;
 
 	keeper_link_init(&kp.link, -1, !own_ns && geteuid() != 0);
 	r = find_self(kp.exe, sizeof(kp.exe));
@@ -592,7 +647,7 @@ static int be_keeper(const struct daemon_opts *o, const char *mnt, int alive, bo
 		r = keeper_hold(&kp.link, KEEP_ALIVE, 0, NULL, 0, fcntl(alive, F_DUPFD_CLOEXEC, 3));
 	if (r < 0)
 		return daemon_tell(&ready_fd, r, NULL, NULL, 0);
-	return start_daemon(&kp, false, ready_fd);
+	return start_daemon(&kp, false, ready_fd, &forked);
 }
 
 /* The daemon died, or asked for a successor; its keeper has become this process. */
@@ -601,13 +656,16 @@ static int keeper_again(const struct daemon_opts *o, const char *mnt)
 	const struct diag none = {0};
 	struct keeping kp = {.o = o, .mnt = mnt, .why = &none};
 	char sock[4096];
+	bool forked = false;
 	int r = keeper_load(o->takeover_fd, &kp.link, &kp.state);
 
 	if (r == 0)
 		r = find_self(kp.exe, sizeof(kp.exe));
 	if (r == 0) {
 		keeper_end_strays(&kp.link);
-		return start_daemon(&kp, true, -1);
+		r = start_daemon(&kp, true, -1, &forked);
+		if (forked)
+			return r;
 	}
 	log_error("cannot go on with what the last rattan-fs left: %s", err_text(r));
 	if (run_file(o->run_dir, "sock", sock, sizeof(sock)) == 0)

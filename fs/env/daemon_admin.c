@@ -32,6 +32,8 @@ static int find_layer(struct store *s, const struct daemon_opts *o, struct diag 
 
 	if (r == 0)
 		r = store_layer_get(s, *ret, &info);
+	if (r == 0 && info.state == STORE_LAYER_DROPPED)
+		r = diag_set(diag, -ENOENT, "\"%s\" is gone: it was collected meanwhile", o->rev);
 	if (r == 0 && info.state != STORE_LAYER_SEALED)
 		r = diag_set(diag, -EINVAL, "\"%s\" is not a sealed state", o->rev);
 	return r;
@@ -196,6 +198,18 @@ int daemon_admin_list(const struct daemon_opts *o)
 	return daemon_tell(&ready_fd, r, &diag, &items, r == 0 ? (uint32_t)l.n : 0);
 }
 
+/* What opening the store had to say stays. */
+static void no_env(int r, const struct daemon_opts *o, struct diag *diag)
+{
+	if (diag->text[0])
+		return;
+	if (r == -ENOENT)
+		diag_set(diag, r, "no environment \"%s\" in %s", o->env, o->data_dir);
+	else
+		diag_set(diag, r, "cannot read environment \"%s\" in %s: %s", o->env, o->data_dir,
+			 err_text(r));
+}
+
 static int fork_env(struct store *s, const struct daemon_opts *o, struct diag *diag,
 		    struct store_env *ret)
 {
@@ -230,7 +244,7 @@ int daemon_admin_fork(const struct daemon_opts *o)
 	int ready_fd = o->ready_fd, r = store_open(o->data_dir, 0, &diag, &s);
 
 	if (r == 0 && (r = store_env_get(s, o->env, &from)) < 0)
-		diag_set(&diag, r, "no environment \"%s\" in %s", o->env, o->data_dir);
+		no_env(r, o, &diag);
 	if (r == 0)
 		r = fork_env(s, o, &diag, &made);
 	if (r == 0)
@@ -252,7 +266,7 @@ int daemon_admin_remove(const struct daemon_opts *o)
 	if (r == 0)
 		r = store_env_get(s, o->env, &rec);
 	if (r < 0) {
-		diag_set(&diag, r, "no environment \"%s\" in %s", o->env, o->data_dir);
+		no_env(r, o, &diag);
 		return daemon_tell(&ready_fd, r, &diag, NULL, 0);
 	}
 	/* A daemon of another runtime directory holds it (env.c). */

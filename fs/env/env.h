@@ -71,10 +71,10 @@ void env_tell_gone(struct env *e);
 
 /* store_broken_fd */
 int env_broken_fd(const struct env *e);
-/* Could another daemon go on now, with all that was acknowledged? Waits for nobody, nor does env_keep_mend. */
+/* Could another daemon go on now, with all that was acknowledged? Waits for nobody, nor do the next three. */
 bool env_may_hand_over(struct env *e);
-/* It will not be soon: who waits for that gets the error now. */
-void env_patience_end(struct env *e);
+/* It will not be soon: who waits for that gets the error now. False: the mount is being changed; ask again. */
+bool env_patience_end(struct env *e) MUST_USE;
 struct mend_note;
 void env_keep_mend(struct env *e, const struct mend_note *n);
 

@@ -40,46 +40,59 @@ static int check_place(const char *mount, struct diag *diag)
 		mount);
 }
 
-static int hold(struct env_bound *b, const void *owner)
+int env_bound_hold(struct env_bound *b, const struct env_holder *h)
 {
-	const void **l;
+	struct env_holder *l = realloc(b->holders, (b->nholders + 1) * sizeof(*l));
 
-	for (size_t i = 0; i < b->nholders; i++)
-		if (b->holders[i] == owner)
-			return 0;
-	l = realloc((void *)b->holders, (b->nholders + 1) * sizeof(*l));
 	if (!l)
 		return -ENOMEM;
 	b->holders = l;
-	l[b->nholders++] = owner;
+	l[b->nholders++] = *h;
 	return 0;
 }
 
-/* False: it was not @owner's. */
-static bool let_go(struct env_bound *b, const void *owner)
+static void let_go_at(struct env *e, struct env_bound *b, size_t i)
 {
-	for (size_t i = 0; i < b->nholders; i++) {
-		if (b->holders[i] != owner)
-			continue;
-		b->holders[i] = b->holders[--b->nholders];
-		return true;
-	}
-	return false;
+	struct env_holder *h = &b->holders[i];
+
+	keeper_drop(&e->link, KEEP_BIND, h->id);
+	if (h->pidfd >= 0)
+		(void)close(h->pidfd);
+	*h = b->holders[--b->nholders];
 }
 
-static void bound_release(struct env_bound *b)
+static struct env_holder *holder_of(struct env_bound *b, const void *owner)
 {
-	if (b->pidfd >= 0)
-		(void)close(b->pidfd);
+	for (size_t i = 0; i < b->nholders; i++)
+		if (b->holders[i].owner == owner)
+			return &b->holders[i];
+	return NULL;
+}
+
+/* False: it was not @owner's. */
+static bool let_go(struct env *e, struct env_bound *b, const void *owner)
+{
+	struct env_holder *h = holder_of(b, owner);
+
+	if (h)
+		let_go_at(e, b, (size_t)(h - b->holders));
+	return h;
+}
+
+void env_bound_release(struct env_bound *b)
+{
+	for (size_t i = 0; i < b->nholders; i++)
+		if (b->holders[i].pidfd >= 0)
+			(void)close(b->holders[i].pidfd);
 	free(b->host);
 	free(b->mount);
-	free((void *)b->holders);
+	free(b->holders);
 }
 
 void env_binds_free(struct env *e)
 {
 	for (size_t i = 0; i < e->nbinds; i++)
-		bound_release(&e->binds[i]);
+		env_bound_release(&e->binds[i]);
 	free(e->binds);
 	e->binds = NULL;
 	e->nbinds = 0;
@@ -98,8 +111,7 @@ int env_binds_check_locked(const struct env *e, char *const *overlays, struct di
 	return 0;
 }
 
-/* What is bound just so already; NULL: nothing is. */
-static struct env_bound *find_same(struct env *e, const struct env_bound *b)
+struct env_bound *env_bound_find(struct env *e, const struct env_bound *b)
 {
 	for (size_t i = 0; i < e->nbinds; i++) {
 		struct env_bound *o = &e->binds[i];
@@ -134,14 +146,15 @@ static int append(struct env *e, struct env_bound *b)
 		return -ENOMEM;
 	e->binds = l;
 	l[e->nbinds++] = *b;
-	*b = (struct env_bound){.pidfd = -1};
+	*b = (struct env_bound){0};
 	return 0;
 }
 
 static void remove_at(struct env *e, size_t i)
 {
-	keeper_drop(&e->link, KEEP_BIND, e->binds[i].id);
-	bound_release(&e->binds[i]);
+	for (size_t k = 0; k < e->binds[i].nholders; k++)
+		keeper_drop(&e->link, KEEP_BIND, e->binds[i].holders[k].id);
+	env_bound_release(&e->binds[i]);
 	e->nbinds--;
 	memmove(&e->binds[i], &e->binds[i + 1], (e->nbinds - i) * sizeof(*e->binds));
 }
@@ -185,12 +198,39 @@ static int unbind_at(struct env *e, size_t i, struct diag *diag)
 	return r < 0 ? diag_set(diag, r, "cannot unbind %s: %s", mount, err_text(r)) : 0;
 }
 
-/* The process is back: what its connection to a former daemon asked for is this one's. */
-static int hold_again(struct env_bound *b, const void *owner, pid_t pid)
+/* So that another daemon knows it, too: it would serve the bind without. */
+static int hold_kept(struct env *e, struct env_bound *b, const void *owner, pid_t pid,
+		     struct diag *diag)
 {
-	if (b->pidfd >= 0 && b->pid == pid)
-		(void)close(steal_fd(&b->pidfd));
-	return hold(b, owner);
+	struct env_holder h = {.owner = owner, .pid = pid, .pidfd = -1, .id = ++e->next_id};
+	int r = env_keep_bind_locked(e, b, &h);
+
+	if (r < 0)
+		return diag_set(diag, r, "cannot keep a bind for another rattan-fs: %s",
+				err_text(r));
+	r = env_bound_hold(b, &h);
+	if (r < 0)
+		keeper_drop(&e->link, KEEP_BIND, h.id);
+	return r;
+}
+
+/* Also of a process that is back: what its connection to a former daemon asked for is this one's. */
+static int hold_again(struct env *e, struct env_bound *b, const void *owner, pid_t pid,
+		      struct diag *diag)
+{
+	if (holder_of(b, owner))
+		return 0;
+	for (size_t i = 0; i < b->nholders; i++) {
+		struct env_holder *h = &b->holders[i];
+
+		if (h->owner || h->pid != pid)
+			continue;
+		if (h->pidfd >= 0)
+			(void)close(steal_fd(&h->pidfd));
+		h->owner = owner;
+		return 0;
+	}
+	return hold_kept(e, b, owner, pid, diag);
 }
 
 static int bind_locked(struct env *e, const void *owner, pid_t pid, struct env_bound *b,
@@ -201,9 +241,9 @@ static int bind_locked(struct env *e, const void *owner, pid_t pid, struct env_b
 
 	if (r < 0)
 		return r;
-	same = find_same(e, b);
+	same = env_bound_find(e, b);
 	if (same && !same->gone)
-		return hold_again(same, owner, pid);
+		return hold_again(e, same, owner, pid, diag);
 	if (same) /* it is there again */
 		remove_at(e, (size_t)(same - e->binds));
 	r = check_others(e, b->mount, diag);
@@ -212,8 +252,6 @@ static int bind_locked(struct env *e, const void *owner, pid_t pid, struct env_b
 		r = env_check_leases_locked(e, diag);
 	if (r == 0 && e->nbinds >= 64)
 		r = diag_set(diag, -EMFILE, "64 binds are the limit");
-	if (r == 0)
-		r = hold(b, owner);
 	if (r < 0)
 		return r;
 	r = keeper_bind(&e->link, e->cur.dir, b->mount, b->host, b->dev, b->ino, b->rw, diag);
@@ -225,12 +263,9 @@ static int bind_locked(struct env *e, const void *owner, pid_t pid, struct env_b
 			(void)!keeper_unbind(&e->link, e->cur.dir, b->mount, NULL);
 		return -ENOMEM;
 	}
-	e->binds[e->nbinds - 1].id = ++e->next_id;
-	kept = env_keep_bind_locked(e, &e->binds[e->nbinds - 1], pid);
+	kept = hold_kept(e, &e->binds[e->nbinds - 1], owner, pid, diag);
 	if (kept == 0)
 		return r == 0 ? 0 : bind_fresh(e, diag);
-	/* Another daemon would serve it and not know of it. */
-	diag_set(diag, kept, "cannot keep a bind for another rattan-fs: %s", err_text(kept));
 	if (r == 0)
 		(void)!unbind_at(e, e->nbinds - 1, NULL);
 	else
@@ -241,7 +276,7 @@ static int bind_locked(struct env *e, const void *owner, pid_t pid, struct env_b
 int env_bind(struct env *e, const void *owner, pid_t pid, int host_fd, const char *host,
 	     const char *mount, bool rw, struct diag *diag)
 {
-	struct env_bound b = {.rw = rw, .pidfd = -1};
+	struct env_bound b = {.rw = rw};
 	struct stat st;
 	int r;
 
@@ -273,7 +308,7 @@ int env_bind(struct env *e, const void *owner, pid_t pid, int host_fd, const cha
 	} else {
 		r = -ENOMEM;
 	}
-	bound_release(&b);
+	env_bound_release(&b);
 	return r;
 }
 
@@ -281,9 +316,9 @@ int env_unbind(struct env *e, const void *owner, const char *mount, struct diag 
 {
 	ENV_LOCK(e);
 	for (size_t i = 0; mount && i < e->nbinds; i++) {
-		if (strcmp(e->binds[i].mount, mount) != 0 || !let_go(&e->binds[i], owner))
+		if (strcmp(e->binds[i].mount, mount) != 0 || !let_go(e, &e->binds[i], owner))
 			continue;
-		return e->binds[i].nholders || e->binds[i].pidfd >= 0 ? 0 : unbind_at(e, i, diag);
+		return e->binds[i].nholders ? 0 : unbind_at(e, i, diag);
 	}
 	return diag_set(diag, -ENOENT, "nothing is bound at %s", mount ? mount : "?");
 }
@@ -294,7 +329,7 @@ void env_unbind_all(struct env *e, const void *owner)
 
 	ENV_LOCK(e);
 	for (size_t i = e->nbinds; i-- > 0;)
-		if (let_go(&e->binds[i], owner) && !e->binds[i].nholders && e->binds[i].pidfd < 0 &&
+		if (let_go(e, &e->binds[i], owner) && !e->binds[i].nholders &&
 		    unbind_at(e, i, &diag) < 0)
 			log_warn("%s", diag.text);
 }
@@ -306,15 +341,21 @@ bool env_binds_prune_locked(struct env *e)
 
 	for (size_t i = e->nbinds; i-- > 0;) {
 		struct env_bound *b = &e->binds[i];
+		bool some = false;
 
-		if (b->pidfd < 0)
-			continue;
-		if (!env_process_gone(b->pidfd)) {
-			left = true;
-			continue;
+		for (size_t k = b->nholders; k-- > 0;) {
+			struct env_holder *h = &b->holders[k];
+
+			if (h->owner)
+				continue;
+			if (h->pidfd >= 0 && !env_process_gone(h->pidfd)) {
+				left = true;
+				continue;
+			}
+			let_go_at(e, b, k);
+			some = true;
 		}
-		(void)close(steal_fd(&b->pidfd));
-		if (!b->nholders && unbind_at(e, i, &diag) < 0)
+		if (some && !b->nholders && unbind_at(e, i, &diag) < 0)
 			log_warn("%s", diag.text);
 	}
 	return left;

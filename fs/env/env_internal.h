@@ -22,6 +22,15 @@ struct env_lease {
 	struct env_lease *next;
 };
 
+/* Who wants something bound: a connection, or the process of one to a former daemon. Each is known to the keeper. */
+struct env_holder {
+	const void
+		*owner; /* the connection; NULL: a former daemon's, which ends with the process */
+	pid_t pid;
+	int pidfd;   /* -1: there is a connection */
+	uint64_t id; /* with the keeper */
+};
+
 struct env_bound {
 	char *host, *mount;
 	dev_t dev;
@@ -29,11 +38,8 @@ struct env_bound {
 	mode_t type;
 	bool rw;
 	bool gone; /* its source was not there when the mount was made: nothing is mounted */
-	const void **holders; /* the connections that asked for it */
+	struct env_holder *holders;
 	size_t nholders;
-	int pidfd; /* -1, or whose connection to a former daemon asked for it */
-	pid_t pid;
-	uint64_t id; /* with the keeper */
 };
 
 /* A host directory that the environment shows copy-on-write, as it was when it was mounted. */
@@ -48,7 +54,8 @@ struct env_mount {
 	struct session *se;
 	struct ovl *ovl;
 	struct through *through; /* what is served; NULL: the ovl. Lives as long as the session */
-	unsigned major, minor; /* of the mounted file system; a descriptor of it would keep it busy */
+	unsigned major,
+		minor; /* of the mounted file system; a descriptor of it would keep it busy */
 	char dir[4096];
 	bool up; /* session and mount are there; the ovl may be there without */
 };
@@ -127,7 +134,8 @@ void env_journal_close(struct env *e);
 int env_resume_locked(struct env *e, struct keeper_link *kept, struct diag *diag) MUST_USE;
 /* So that another daemon can. */
 void env_keep_mount_locked(struct env *e);
-int env_keep_bind_locked(struct env *e, struct env_bound *b, pid_t pid) MUST_USE;
+int env_keep_bind_locked(struct env *e, const struct env_bound *b,
+			 const struct env_holder *h) MUST_USE;
 void env_keep_lease_locked(struct env *e, struct env_lease *l);
 /* Has the process ended? */
 bool env_process_gone(int pidfd);
@@ -192,6 +200,11 @@ bool env_shown_replaced_locked(const struct env *e);
  * would be written through. */
 int env_binds_check_locked(const struct env *e, char *const *overlays, struct diag *diag) MUST_USE;
 void env_binds_free(struct env *e);
+/* One more; takes @h->pidfd over on success. */
+int env_bound_hold(struct env_bound *b, const struct env_holder *h) MUST_USE;
+void env_bound_release(struct env_bound *b);
+/* What is bound just so already; NULL: nothing is. */
+struct env_bound *env_bound_find(struct env *e, const struct env_bound *b);
 /* See env_prune. */
 bool env_binds_prune_locked(struct env *e);
 

@@ -105,9 +105,9 @@ void env_keep_mount_locked(struct env *e)
 }
 
 /* Should the process have ended, its connection does as well, and the bind with it. */
-int env_keep_bind_locked(struct env *e, struct env_bound *b, pid_t pid)
+int env_keep_bind_locked(struct env *e, const struct env_bound *b, const struct env_holder *h)
 {
-	cleanup_fd int pidfd = pid > 0 ? pidfd_open(pid, 0) : -1;
+	cleanup_fd int pidfd = h->pid > 0 ? pidfd_open(h->pid, 0) : -1;
 	struct env_saved_bind *s;
 	int r;
 
@@ -124,8 +124,8 @@ int env_keep_bind_locked(struct env *e, struct env_bound *b, pid_t pid)
 	s->ino = b->ino;
 	s->type = b->type;
 	s->rw = b->rw;
-	s->pid = pid;
-	r = keeper_keep(&e->link, KEEP_BIND, b->id, s, sizeof(*s), pidfd);
+	s->pid = h->pid;
+	r = keeper_keep(&e->link, KEEP_BIND, h->id, s, sizeof(*s), pidfd);
 	free(s);
 	return r;
 }
@@ -142,11 +142,14 @@ bool env_may_hand_over(struct env *e)
 	return e->resumable && journal_whole(e->journal);
 }
 
-void env_patience_end(struct env *e)
+bool env_patience_end(struct env *e)
 {
-	ENV_LOCK(e);
+	if (pthread_mutex_trylock(&e->lock) != 0)
+		return false;
 	if (e->cur.up)
 		session_patience(e->cur.se, false);
+	(void)pthread_mutex_unlock(&e->lock);
+	return true;
 }
 
 void env_keep_mend(struct env *e, const struct mend_note *n)
@@ -180,10 +183,13 @@ int env_prepare_replace(struct env *e, const void *owner, struct diag *diag)
 
 /* ---- going on ---- */
 
+/* Each item is one who wants it. */
 static int resume_bind(struct env *e, struct keeper_item *x)
 {
 	struct env_saved_bind s;
-	struct env_bound *l, b = {.pidfd = -1};
+	struct env_holder h = {.id = x->id, .pidfd = x->fd};
+	struct env_bound *l, *at, b = {0};
+	int r;
 
 	if (x->len != sizeof(s))
 		return -EBADMSG;
@@ -193,19 +199,22 @@ static int resume_bind(struct env *e, struct keeper_item *x)
 			       .dev = s.dev,
 			       .ino = s.ino,
 			       .type = s.type,
-			       .rw = s.rw,
-			       .pid = s.pid,
-			       .id = x->id,
-			       .pidfd = x->fd};
+			       .rw = s.rw};
+	h.pid = s.pid;
+	at = b.host && b.mount ? env_bound_find(e, &b) : NULL;
+	r = b.host && b.mount ? env_bound_hold(at ? at : &b, &h) : -ENOMEM;
+	if (r == 0)
+		x->fd = -1;
+	if (r < 0 || at) {
+		env_bound_release(&b);
+		return r;
+	}
 	l = realloc(e->binds, (e->nbinds + 1) * sizeof(*l));
-	if (l)
-		e->binds = l;
-	if (!l || !b.host || !b.mount) {
-		free(b.host);
-		free(b.mount);
+	if (!l) {
+		env_bound_release(&b);
 		return -ENOMEM;
 	}
-	x->fd = -1;
+	e->binds = l;
 	l[e->nbinds++] = b;
 	return 0;
 }

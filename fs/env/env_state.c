@@ -326,6 +326,15 @@ static int log_one(void *arg, const struct store_commit *c)
 	return r;
 }
 
+/* What came before it is not known either: it is the last one told. */
+static int log_damaged(struct log_ctx *x, const struct digest *id)
+{
+	struct ctl_commit cm = {.damaged = true};
+
+	digest_hex(id, cm.id);
+	return x->fn(x->arg, &cm);
+}
+
 /* What another environment committed before this one was forked from it. */
 static int log_before(struct env *e, struct log_ctx *x)
 {
@@ -339,6 +348,8 @@ static int log_before(struct env *e, struct log_ctx *x)
 		if (r == 0)
 			r = log_one(x, &c);
 		store_commit_release(&c);
+		if (r == -EBADMSG)
+			return log_damaged(x, &id);
 	}
 	return r == -ENOENT ? 0 : r;
 }

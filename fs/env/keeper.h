@@ -36,7 +36,7 @@ enum keeper_kind {
 	KEEP_LOCK,   /* of the environment in the data directory */
 	KEEP_LISTEN, /* the control socket */
 	KEEP_MOUNT,  /* struct env_saved, which begins with the mount's directory */
-	KEEP_BIND,   /* struct env_saved_bind; the process that asked for it */
+	KEEP_BIND,   /* struct env_saved_bind; one of the processes that asked for it */
 	KEEP_LEASE,  /* text: what; the command's process */
 	KEEP_POLICY, /* of the mount: a memory file with what policy_rules_encode() writes */
 	KEEP_MEND,   /* struct mend_note */
@@ -99,6 +99,8 @@ void keeper_release(struct keeper_link *k);
 
 /* The exit status of a daemon that asks for a successor. */
 #define KEEPER_REPLACE 75
+/* Of one that could not go on for a lack that may pass, and has done nothing. */
+#define KEEPER_RETRY   76
 
 enum keeper_end {
 	KEEPER_ENDED, /* it said that it has done everything */
@@ -119,6 +121,7 @@ void keeper_give_up(struct keeper_link *k);
 struct keeper_state {
 	bool own_ns;
 	unsigned quick;
+	unsigned tries; /* that ended with KEEPER_RETRY, or could not be made, one after another */
 	int old_pid;
 };
 int keeper_save(struct keeper_link *k, const struct keeper_state *st, int *ret_fd) MUST_USE;

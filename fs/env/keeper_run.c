@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -17,6 +18,13 @@
 #include "fs/fuse/mount.h"
 
 #define QUIET_MS 2000
+
+static void nap(void)
+{
+	const struct timespec ts = {.tv_nsec = 2000000};
+
+	(void)nanosleep(&ts, NULL);
+}
 
 /* ---- answers ---- */
 
@@ -127,14 +135,24 @@ static bool serve_one(struct keeper_link *k, bool lives)
 	size_t nfds = 0;
 	ssize_t n = io_recv_fds(k->sock, &m, sizeof(m), fds, &nfds);
 
-	if (n <= 0)
+	/* It is asked again for what it could not take in now. */
+	if (n < 0) {
+		nap();
+		return lives;
+	}
+	if (n == 0)
 		return false;
 	for (size_t i = 1; i < nfds; i++)
 		(void)close(fds[i]);
 	if (nfds)
 		fd = fds[0];
-	if (!well_formed(&m, (size_t)n))
+	/* None of ours: nor would it be understood that somebody waits for the answer. */
+	if (!well_formed(&m, (size_t)n)) {
+		log_error(
+			"the daemon said what cannot be understood; it will be told that nobody listens");
+		(void)shutdown(k->sock, SHUT_RDWR);
 		return false;
+	}
 	if (m.op == KEEPER_KEEP || m.op == KEEPER_DROP) {
 		rp.r = keep(k, &m, &fd);
 		if (!m.quiet)
@@ -217,13 +235,6 @@ static bool resumable(struct keeper_link *k)
 	return !k->lost && keeper_find(k, KEEP_JOURNAL) && keeper_find(k, KEEP_MOUNT);
 }
 
-static void nap(void)
-{
-	const struct timespec ts = {.tv_nsec = 2000000};
-
-	(void)nanosleep(&ts, NULL);
-}
-
 /* Wait until the dying daemon runs no more, for two seconds at most: it is dead, or what is left of it waits in
  * the kernel for an answer that its successor will give. */
 static bool wait_quiet(pid_t pid, int *status)
@@ -241,7 +252,8 @@ static bool wait_quiet(pid_t pid, int *status)
 static enum keeper_end how(struct keeper_link *k, bool dead, int status)
 {
 	bool again = !dead || WIFSIGNALED(status) ||
-		     (WIFEXITED(status) && WEXITSTATUS(status) == KEEPER_REPLACE);
+		     (WIFEXITED(status) && (WEXITSTATUS(status) == KEEPER_REPLACE ||
+					    WEXITSTATUS(status) == KEEPER_RETRY));
 
 	if (again && resumable(k))
 		return KEEPER_DIED;

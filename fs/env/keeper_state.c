@@ -13,13 +13,13 @@
 
 /* Everything that is written there, and the layouts of what daemons keep. */
 #define STATE_MAGIC   UINT64_C(0x31525056454b5452) /* "RTKEVPR1" */
-#define STATE_VERSION 3
-#define ITEMS_MAX     4096
+#define STATE_VERSION 4
+#define ITEMS_MAX     16384
 
 struct state_head {
 	uint64_t magic;
 	uint32_t version, nitems;
-	uint32_t own_ns, helper, quick;
+	uint32_t own_ns, helper, quick, tries, pad;
 	int32_t old_pid;
 };
 struct state_item {
@@ -97,6 +97,7 @@ int keeper_save(struct keeper_link *k, const struct keeper_state *st, int *ret_f
 			       .own_ns = st->own_ns,
 			       .helper = k->helper,
 			       .quick = st->quick,
+			       .tries = st->tries,
 			       .old_pid = st->old_pid};
 	int r = fd < 0 ? ret_nerrno() : 0;
 
@@ -166,7 +167,8 @@ int keeper_load(int fd, struct keeper_link *k, struct keeper_state *st)
 	if (h.nitems > ITEMS_MAX)
 		return -EBADMSG;
 	k->helper = h.helper;
-	*st = (struct keeper_state){.own_ns = h.own_ns, .quick = h.quick, .old_pid = h.old_pid};
+	*st = (struct keeper_state){
+		.own_ns = h.own_ns, .quick = h.quick, .tries = h.tries, .old_pid = h.old_pid};
 	for (uint32_t i = 0; r == 0 && i < h.nitems; i++)
 		r = load_item(from, k);
 	return r;

@@ -23,6 +23,7 @@ struct mend {
 	struct mend_note before;
 	long long started_ms;
 	bool broken;  /* nothing more is to be heard of it */
+	bool hurry;   /* who waits for another daemon is still to be told that none comes soon */
 	long long at; /* when another daemon is to go on; 0: it is not */
 };
 

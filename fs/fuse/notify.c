@@ -52,14 +52,35 @@ static void wait_for_removals(struct session *se, store_ino dir)
 	(void)fuse_lowlevel_notify_inval_entry(se->fuse, dir, name, sizeof(name) - 1);
 }
 
+/* Linux 6.18; libfuse does not know it. An inode that is in use stays; of the others the kernel drops what it
+ * caches and sends FORGET. Older kernels say EINVAL. */
+static int prune(struct session *se, const store_ino *inos, size_t n)
+{
+	struct proto_prune_out out = {.count = (uint32_t)n};
+	struct fuse_out_header head = {
+		.len = (uint32_t)(sizeof(head) + sizeof(out) + n * sizeof(*inos)),
+		.error = PROTO_NOTIFY_PRUNE,
+	};
+	struct iovec iov[] = {
+		{.iov_base = &head, .iov_len = sizeof(head)},
+		{.iov_base = &out, .iov_len = sizeof(out)},
+		{.iov_base = (void *)(uintptr_t)inos, .iov_len = n * sizeof(*inos)},
+	};
+
+	return writev(se->loop.fd, iov, ARRAY_SIZE(iov)) < 0 ? ret_nerrno() : 0;
+}
+
 /* Invalidation writes dirty pages and waits for it; syncfs would not wait. */
 static void push(struct session *se, struct push *p)
 {
 	struct notifier *n = &se->notifier;
 
-	for (size_t i = 0; i < p->n; i++)
+	int r = p->prune ? prune(se, p->v, p->n) : 0;
+
+	for (size_t i = 0; !p->prune && i < p->n; i++)
 		(void)fuse_lowlevel_notify_inval_inode(se->fuse, p->v[i], 0, 0);
 	(void)pthread_mutex_lock(&n->lock);
+	p->result = r;
 	p->done = true;
 	(void)pthread_cond_broadcast(&n->pushed);
 	(void)pthread_mutex_unlock(&n->lock);
@@ -249,25 +270,6 @@ double session_attr_seconds(struct session *se, const struct ovl_attr *a)
 	return 0;
 }
 
-/* Linux 6.18; libfuse does not know it. An inode that is in use stays; of the others the kernel drops what it
- * caches and sends FORGET. Older kernels say EINVAL. */
-int session_notify_prune(void *session, const store_ino *inos, size_t n)
-{
-	struct session *se = session;
-	struct proto_prune_out out = {.count = (uint32_t)n};
-	struct fuse_out_header head = {
-		.len = (uint32_t)(sizeof(head) + sizeof(out) + n * sizeof(*inos)),
-		.error = PROTO_NOTIFY_PRUNE,
-	};
-	struct iovec iov[] = {
-		{.iov_base = &head, .iov_len = sizeof(head)},
-		{.iov_base = &out, .iov_len = sizeof(out)},
-		{.iov_base = (void *)(uintptr_t)inos, .iov_len = n * sizeof(*inos)},
-	};
-
-	return writev(se->loop.fd, iov, ARRAY_SIZE(iov)) < 0 ? ret_nerrno() : 0;
-}
-
 /* ---- shared mappings ---- */
 
 static int collect(void *arg, store_ino ino)
@@ -293,6 +295,21 @@ static void wait_pushed(struct notifier *n, const struct push *p)
 	while (!p->done)
 		(void)pthread_cond_wait(&n->pushed, &n->lock);
 	(void)pthread_mutex_unlock(&n->lock);
+}
+
+/* By the notifier as everything else, and waited for. */
+int session_notify_prune(void *session, const store_ino *inos, size_t n)
+{
+	struct session *se = session;
+	struct push p = {.v = (store_ino *)(uintptr_t)inos, .n = n, .prune = true};
+	struct notice *x = calloc(1, sizeof(*x));
+
+	if (!x)
+		return 0; /* another time */
+	x->push = &p;
+	if (enqueue(&se->notifier, x))
+		wait_pushed(&se->notifier, &p);
+	return p.result;
 }
 
 int session_push_dirty(struct session *se)

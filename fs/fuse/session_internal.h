@@ -65,7 +65,9 @@ struct loop {
 struct push {
 	store_ino *v;
 	size_t n, cap;
-	bool done; /* notifier.lock */
+	bool prune; /* given back, and not written */
+	int result; /* of that; notifier.lock */
+	bool done;  /* notifier.lock */
 };
 
 struct notice {

@@ -8,11 +8,18 @@
 #include <search.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
+
+#define WRAP(type, name, args)   \
+	type __real_##name args; \
+	type __wrap_##name args; \
+	type __wrap_##name args
 
 static _Thread_local struct {
 	bool armed, all;
@@ -44,10 +51,44 @@ const char *fail_where(void)
 	return st.where;
 }
 
+/* ---- for a whole process, by another one ---- */
+
+static struct fail_shared *shared;
+
+static __attribute__((constructor)) void find_shared(void)
+{
+	const char *path = getenv("RATTAN_FAIL");
+
+	if (path)
+		shared = fail_share(path, false);
+}
+
+static bool asked(const char *what, const char *name)
+{
+	struct fail_shared *f = shared;
+
+	if (!f || !atomic_load(&f->armed) || (f->pid && f->pid != getpid()) ||
+	    strcmp(f->what, what) != 0)
+		return false;
+	if (atomic_fetch_sub(&f->after, 1) > 0 || atomic_fetch_sub(&f->times, 1) <= 0)
+		return false;
+	if (atomic_fetch_add(&f->hits, 1) == 0)
+		(void)snprintf(f->where, sizeof(f->where), "%s", name);
+	errno = f->err;
+	return true;
+}
+
+bool fail_asked(const char *name)
+{
+	return asked(name, name);
+}
+
 static bool now(enum fail_what what, const char *name)
 {
 	bool die = st.what == FAIL_DIE && what == FAIL_LMDB;
 
+	if (what == FAIL_MEMORY && asked("memory", name))
+		return true;
 	if (!st.armed || (st.what != what && !die))
 		return false;
 	if (st.after > 0) {
@@ -63,11 +104,6 @@ static bool now(enum fail_what what, const char *name)
 	errno = what == FAIL_MEMORY ? ENOMEM : st.err;
 	return true;
 }
-
-#define WRAP(type, name, args)   \
-	type __real_##name args; \
-	type __wrap_##name args; \
-	type __wrap_##name args
 
 /* ---- memory ---- */
 

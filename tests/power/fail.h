@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 enum fail_what {
@@ -20,3 +21,17 @@ void fail_arm(enum fail_what what, long after, int err, bool all);
 long fail_disarm(void);
 /* The name of the call that failed first. */
 const char *fail_where(void);
+
+/* The same for all threads of a program that was started with RATTAN_FAIL=PATH, as another process says: memory that both
+ * map. Write @armed last. */
+struct fail_shared {
+	atomic_int armed;
+	int pid;       /* of which process; 0: of each */
+	char what[24]; /* "memory", or the call's name (fail_calls.c) */
+	int err;
+	atomic_long after, times; /* so many go well, then so many fail */
+	atomic_long hits;
+	char where[24]; /* the call that failed first */
+};
+struct fail_shared *fail_share(const char *path, bool make);
+bool fail_asked(const char *name);
