@@ -50,6 +50,22 @@ static int tap_count, tap_failed;
 		exit(1);                \
 	} while (0)
 
+/* What is beside a check, of any number of lines: each becomes a comment, for a reader of TAP knows no other. At most
+ * @max bytes. */
+static inline void tap_note(const char *text, size_t max)
+{
+	size_t len = strnlen(text, max);
+
+	for (size_t at = 0; at < len;) {
+		size_t n = strcspn(text + at, "\n");
+
+		if (n > len - at)
+			n = len - at;
+		printf("# %.*s\n", (int)n, text + at);
+		at += n + 1;
+	}
+}
+
 static inline int tap_done(void)
 {
 	printf("1..%d\n", tap_count);

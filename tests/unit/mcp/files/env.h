@@ -188,7 +188,11 @@ static inline bool has(const struct answer *a, const char *what)
 {
 	bool yes = strstr(a->text, what) != NULL;
 
-	if (!yes)
-		printf("# r %d, wanted '%s' in:\n# %.1500s\n", a->r, what, a->text);
+	if (!yes) {
+		printf("# r %d, wanted in what follows:\n", a->r);
+		tap_note(what, 1500);
+		printf("# in:\n");
+		tap_note(a->text, 1500);
+	}
 	return yes;
 }

@@ -61,8 +61,11 @@ static bool says(const char *file, const char *old, const char *new_text, const 
 	if (edit_diagnose((const uint8_t *)file, strlen(file), &op, 1000, &out) < 0)
 		return false;
 	yes = strstr((char *)out.data, what) != NULL;
-	if (!yes)
-		printf("# wanted '%s' in: %s\n", what, (char *)out.data);
+	if (!yes) {
+		tap_note(what, 1500);
+		printf("# is wanted in:\n");
+		tap_note((char *)out.data, 1500);
+	}
 	return yes;
 }
 
