@@ -3,7 +3,7 @@
  * the sandbox and with the descriptors of msg.h; it takes no arguments and reads no environment.
  *
  * Who speaks to it is hostile, so it gives up what it does not need: it can write no file, execute nothing, and gain
- * no privilege.
+ * no privilege (confine.h).
  */
 #include <errno.h>
 #include <signal.h>
