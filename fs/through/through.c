@@ -85,7 +85,7 @@ static void set_most(struct through *t, const struct through_opts *o)
 	all = rl.rlim_cur > FDS_ALL_MAX ? FDS_ALL_MAX : (size_t)rl.rlim_cur;
 	n = all / 2 > FDS_MAX ? FDS_MAX : all / 2 < FDS_LEAST ? FDS_LEAST : all / 2;
 	t->fds_max = o->nodes_fds_max ? o->nodes_fds_max : n;
-	n = all - all / 2 > 2 * FDS_KEPT ? all - all / 2 - FDS_KEPT : (all - all / 2) / 2;
+	n = all - all / 2 - (all / 16 > FDS_KEPT ? FDS_KEPT : all / 16);
 	t->handles_max = o->handles_max ? o->handles_max : n < FDS_LEAST ? FDS_LEAST : n;
 }
 

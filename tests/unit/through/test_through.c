@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
@@ -526,6 +527,39 @@ static void test_too_many(struct fx *f)
 	(void)close(now);
 }
 
+/* As the process's limit is: nodes and openings together leave some. */
+static void test_limit(void)
+{
+	struct rlimit old, few = {0};
+	struct tree_open o[256];
+	struct fx f = {0};
+	int n = 0, r = 0, own[8];
+	store_ino x;
+
+	if (getrlimit(RLIMIT_NOFILE, &old) < 0)
+		tap_fatal("getrlimit");
+	few = (struct rlimit){.rlim_cur = ARRAY_SIZE(o), .rlim_max = old.rlim_max};
+	if (setrlimit(RLIMIT_NOFILE, &few) < 0)
+		tap_fatal("setrlimit");
+	start(&f, 0, 0);
+	x = ino_of(&f, "/w/file");
+	while (n < (int)ARRAY_SIZE(o) && (r = CALL(&f, open, x, O_RDONLY, &o[n])) == 0)
+		n++;
+	eq_int(r, -ENFILE, "a limit of its own");
+	ok(n >= 100, "of %d openings", n);
+	for (size_t i = 0; i < ARRAY_SIZE(own); i++) {
+		own[i] = dup(0);
+		ok(own[i] >= 0, "the process goes on");
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(own); i++)
+		(void)close(own[i]);
+	while (n)
+		CALL(&f, release, x, o[--n].fh);
+	CALL(&f, forget, x, 1);
+	(void)setrlimit(RLIMIT_NOFILE, &old);
+	stop(&f);
+}
+
 /* ---- races ---- */
 
 struct race {
@@ -625,5 +659,6 @@ int main(void)
 	test_many(&f);
 	test_race(&f);
 	stop(&f);
+	test_limit();
 	return tap_done();
 }
