@@ -245,20 +245,30 @@ static void shut_down(struct client *c)
 /* A writable place of which nothing is there: it can be made and used, and Landlock still knows what is not. */
 static void test_missing_place(void)
 {
-	static const char *const places[] = {"/newtop/in/it", "/tmp", NULL};
-	const struct ctl_env_opts o = {
-		.data_dir = data_dir, .env = "missing", .create = true, .writable = places};
+	static const char *const all[] = {"/", NULL}, *const places[] = {"/newtop/in/it", "/tmp",
+									 NULL};
+	struct ctl_env_opts o = {
+		.data_dir = data_dir, .env = "missing", .create = true, .writable = all};
 	struct client *c = NULL;
 	const char *out;
 	int code;
 
 	if (client_new(&o, &c) < 0)
 		tap_fatal("client_new");
+	out = sh(c, "echo x > /etc/ours && chmod 666 /etc/ours", &code);
+	eq_int(code, 0, "a file that only the policy closes: %s", out);
+	client_free(c);
+	o.writable = places;
+	if (client_new(&o, &c) < 0)
+		tap_fatal("client_new");
+	/* The first command finds nothing, the second what that made. */
+	(void)sh(c, "exec 3<>/etc/ours", &code);
+	ok(code != 0, "opening it for writing fails at once: %d", code);
 	out = sh(c, "mkdir -p /newtop/in/it && echo x > /newtop/in/it/f && cat /newtop/in/it/f",
 		 &code);
-	eq_str(out, "x\n", "it is made and used");
-	(void)sh(c, "rm -r /newtop/in/it; exec 3<>/etc/passwd", &code);
-	ok(code != 0, "opening for writing elsewhere fails at once: %d", code);
+	eq_str(out, "x\n", "the place is made and used");
+	(void)sh(c, "exec 3<>/etc/ours", &code);
+	ok(code != 0, "and still that fails: %d", code);
 	shut_down(c);
 	client_free(c);
 }
