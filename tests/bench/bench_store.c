@@ -238,6 +238,6 @@ int main(int argc, char **argv)
 	       2048 * (double)STORE_BLOCK / 1e6);
 	store_close(s);
 	reopen(dir, e.open, st.layers);
-	rm_rf(dir);
+	tree_remove(dir);
 	return 0;
 }

@@ -6,7 +6,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <limits.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -14,6 +13,7 @@
 
 #include "store/store.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/tree.h"
 
 struct fixture {
 	char dir[128]; /* holds "store" and whatever the test makes */
@@ -21,14 +21,6 @@ struct fixture {
 	store_layer layer;
 	struct store_view *v;
 };
-
-static inline int fixture_rm(const char *path, const struct stat *st, int flag, struct FTW *f)
-{
-	(void)st;
-	(void)flag;
-	(void)f;
-	return remove(path);
-}
 
 static inline void fixture_path(const struct fixture *f, const char *name,
 				char out[static PATH_MAX])
@@ -56,7 +48,7 @@ static inline void fixture_close(struct fixture *f)
 {
 	store_view_close(f->v);
 	store_close(f->s);
-	(void)nftw(f->dir, fixture_rm, 16, FTW_DEPTH | FTW_PHYS);
+	tree_remove(f->dir);
 }
 
 /* Seal the layer and go on on a child of it; the old view is the caller's to close. */

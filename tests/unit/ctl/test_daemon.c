@@ -1,7 +1,6 @@
 /* rattan-fs through the client library: real processes, a real store, real mounts. */
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -20,7 +19,9 @@
 #include "fs/ctl/ctl_io.h"
 #include "fs/ctl/ctl_msg.h"
 #include "tests/lib/namespaces.h"
+#include "tests/lib/process.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/tree.h"
 
 struct place {
 	char top[64], data[80], host[80];
@@ -712,18 +713,6 @@ static void left_behind(const struct place *p)
 	ctl_close(c);
 }
 
-static pid_t parent_of(pid_t pid)
-{
-	cleanup_buf struct buf b = {0};
-	const char *at;
-	char path[64];
-
-	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	if (io_read_file(AT_FDCWD, path, 4096, &b) < 0 || !(at = strrchr((char *)b.data, ')')))
-		tap_fatal("no %s", path);
-	return (pid_t)strtol(at + strcspn(at, "0123456789"), NULL, 10);
-}
-
 /* A message of another version is answered by whoever serves the connection, without the environment. */
 static bool answered(void)
 {
@@ -835,15 +824,6 @@ static void life(struct place *p)
 	eq_int(s.n, 0, "none");
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	(void)remove(path);
-	return 0;
-}
-
 int main(void)
 {
 	struct place p = {.top = "/tmp/rattan-test-XXXXXX"};
@@ -875,6 +855,6 @@ int main(void)
 	left_behind(&p);
 	long_move(&p);
 	life(&p);
-	(void)nftw(p.top, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	tree_remove(p.top);
 	return tap_done();
 }

@@ -2,7 +2,6 @@
  * daemon, which goes on under the same. */
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <sys/pidfd.h>
 #include <sys/stat.h>
@@ -14,6 +13,7 @@
 #include "policy/rules.h"
 #include "tests/lib/namespaces.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/tree.h"
 
 static void make_policy(struct buf *out, bool hide)
 {
@@ -271,15 +271,6 @@ static void binds(const char *data, const char *host)
 	ctl_close(plain);
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	(void)remove(path);
-	return 0;
-}
-
 int main(void)
 {
 	char top[] = "/tmp/rattan-test-XXXXXX", data[64], host[64];
@@ -296,6 +287,6 @@ int main(void)
 	two_at_once(data, false);
 	two_at_once(data, true);
 	binds(data, host);
-	(void)nftw(top, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	tree_remove(top);
 	return tap_done();
 }

@@ -10,6 +10,7 @@
 #include "base/io.h"
 #include "fs/ctl/ctl_client.h"
 #include "tests/lib/namespaces.h"
+#include "tests/lib/process.h"
 #include "tests/lib/tap.h"
 #include "tests/power/fail.h"
 
@@ -211,18 +212,6 @@ static void binds(void)
 		(void)usleep(100000);
 	ok(!bound(c), "and ends with the last");
 	ctl_close(c);
-}
-
-static pid_t parent_of(pid_t pid)
-{
-	cleanup_buf struct buf b = {0};
-	const char *at;
-	char path[64];
-
-	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	if (io_read_file(AT_FDCWD, path, 4096, &b) < 0 || !(at = strrchr((char *)b.data, ')')))
-		tap_fatal("no %s", path);
-	return (pid_t)strtol(at + strcspn(at, "0123456789"), NULL, 10);
 }
 
 /* A keeper that once could not take a message in hears the next ones. */

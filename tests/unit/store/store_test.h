@@ -3,7 +3,6 @@
  */
 #pragma once
 
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,19 +11,7 @@
 
 #include "store/store.h"
 #include "tests/lib/tap.h"
-
-static inline int rm_one(const char *path, const struct stat *st, int flag, struct FTW *f)
-{
-	(void)st;
-	(void)flag;
-	(void)f;
-	return remove(path);
-}
-
-static inline void rm_rf(const char *path)
-{
-	(void)nftw(path, rm_one, 16, FTW_DEPTH | FTW_PHYS);
-}
+#include "tests/lib/tree.h"
 
 /* A fresh directory; its name is kept in @path. */
 static inline void make_dir(char path[static 64])

@@ -191,7 +191,7 @@ static void full(void)
 	name_set(b, 1, "more", 5);
 	eq_int(store_batch_commit(b), 0, "it goes on");
 	store_close(s);
-	rm_rf(dir);
+	tree_remove(dir);
 }
 
 static void digests(void)
@@ -224,6 +224,6 @@ int main(void)
 	store_close(s);
 	damage(dir);
 	full();
-	rm_rf(dir);
+	tree_remove(dir);
 	return tap_done();
 }

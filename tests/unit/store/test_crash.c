@@ -195,6 +195,6 @@ int main(int argc, char **argv)
 		ok(verify(dir, acked, &next), "round %d: %llu units acknowledged, %llu there", i,
 		   (unsigned long long)acked, (unsigned long long)next);
 	}
-	rm_rf(dir);
+	tree_remove(dir);
 	return tap_done();
 }

@@ -400,6 +400,6 @@ int main(void)
 	forks(s);
 	store_close(s);
 	reopened(dir);
-	rm_rf(dir);
+	tree_remove(dir);
 	return tap_done();
 }

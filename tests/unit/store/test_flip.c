@@ -214,7 +214,7 @@ static pid_t flip_apart(const char *dir, const struct flips *f, unsigned from, u
 	(void)snprintf(mine, sizeof(mine), "%s.%u", dir, from);
 	copy_store(dir, mine);
 	flip_some(mine, f, from, of, c);
-	rm_rf(mine);
+	tree_remove(mine);
 	exit(0);
 }
 
@@ -319,6 +319,6 @@ int main(void)
 	eq_int(fsck_says(dir), 0, "and is clean");
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
 		flip_file(dir, files[i], (const char *)want.data, from + i);
-	rm_rf(dir);
+	tree_remove(dir);
 	return tap_done();
 }

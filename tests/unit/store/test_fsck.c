@@ -60,7 +60,7 @@ static void clean(void)
 	store_close(s);
 	sum = check(dir, &seen);
 	eq_int(seen.n, 0, "and with nobody there");
-	rm_rf(dir);
+	tree_remove(dir);
 }
 
 /* One record changed through the store, with a right check value; without a value it is removed. */
@@ -94,7 +94,7 @@ static void damage(enum store_db db, const struct store_key *key, const void *va
 		   seen.ncommits == ncommits,
 	   "%s: %s %s in %llu trees, %llu commits", what, seen.kind, seen.path,
 	   (unsigned long long)seen.nenvs, (unsigned long long)seen.ncommits);
-	rm_rf(dir);
+	tree_remove(dir);
 }
 
 static void damages(void)
@@ -185,7 +185,7 @@ static void repaired(enum store_db db, const struct store_key *key, const void *
 		   name_at(s, 2, 1, "later") == SAMPLE_LATER,
 	   "what was there is there");
 	store_close(s);
-	rm_rf(dir);
+	tree_remove(dir);
 }
 
 static void repairs(void)
@@ -239,7 +239,7 @@ static void format_file(void)
 	   "is written anew");
 	eq_int(store_open(dir, 0, NULL, &s), 0, "and opens");
 	store_close(s);
-	rm_rf(dir);
+	tree_remove(dir);
 }
 
 int main(void)

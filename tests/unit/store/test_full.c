@@ -143,7 +143,7 @@ int main(void)
 	make_dir(dir);
 	if (private_tmpfs(dir) < 0) {
 		printf("1..0 # SKIP may not mount a tmpfs\n");
-		rm_rf(dir);
+		tree_remove(dir);
 		return 0;
 	}
 	(void)snprintf(data, sizeof(data), "%s/data", dir);
@@ -167,6 +167,6 @@ int main(void)
 	if (fd >= 0)
 		(void)close(fd);
 	(void)umount2(dir, MNT_DETACH);
-	rm_rf(dir);
+	tree_remove(dir);
 	return tap_done();
 }

@@ -500,6 +500,6 @@ int main(void)
 	room();
 	dead_holder(dir);
 	store_close(s);
-	rm_rf(dir);
+	tree_remove(dir);
 	return tap_done();
 }

@@ -254,7 +254,7 @@ static unsigned judge(void)
 	bad += count_lost(s) + count_left(s);
 	store_close(s);
 	bad += fsck_finds();
-	rm_rf(t.dir);
+	tree_remove(t.dir);
 	return bad;
 }
 

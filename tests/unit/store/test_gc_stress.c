@@ -730,6 +730,6 @@ int main(int argc, char **argv)
 	for (int i = 0; i < rounds; i++)
 		one_round(dir, &seed, i);
 	threads(dir, is_long && *is_long ? 20000 : 1500);
-	rm_rf(dir);
+	tree_remove(dir);
 	return tap_done();
 }

@@ -413,7 +413,7 @@ static void files_beside(void)
 	b.fd = -1;
 	eq_int(collected(&b), 1, "without it the chunk goes");
 	store_close(b.s);
-	rm_rf(dir);
+	tree_remove(dir);
 }
 
 /* ---- the document ---- */

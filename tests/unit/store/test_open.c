@@ -53,7 +53,7 @@ static void creation(void)
 	store_close(s);
 	store_close(NULL);
 	refused("", STORE_CREATE, -ENOENT, "no store", "an empty path");
-	rm_rf(dir);
+	tree_remove(dir);
 }
 
 static void foreign(void)
@@ -66,14 +66,14 @@ static void foreign(void)
 	ok(!there(dir, "lock") && !there(dir, "meta"), "is not written to");
 	(void)snprintf(file, sizeof(file), "%s/thesis.txt", dir);
 	refused(file, STORE_CREATE, -ENOTEMPTY, "not a directory", "a file");
-	rm_rf(dir);
+	tree_remove(dir);
 	make_dir(dir);
 	(void)snprintf(file, sizeof(file), "%s/meta", dir);
 	if (mkdir(file, 0700) < 0)
 		tap_fatal("mkdir");
 	refused(dir, STORE_CREATE, -ENOTEMPTY, "not a store",
 		"one with a folder of a name like ours");
-	rm_rf(dir);
+	tree_remove(dir);
 }
 
 static void unreadable(void)
@@ -101,7 +101,7 @@ static void unreadable(void)
 		tap_fatal("fork");
 	eq_int(status, 0, "an unreadable directory is -EACCES, with a sentence");
 	(void)chmod(dir, 0700);
-	rm_rf(dir);
+	tree_remove(dir);
 }
 
 static void versions(void)
@@ -118,7 +118,7 @@ static void versions(void)
 	refused(dir, STORE_CREATE, -EBADMSG, "damaged", "half a line");
 	put_file(dir, "format", "#!/bin/sh\n");
 	refused(dir, STORE_CREATE, -EBADMSG, "damaged", "something else");
-	rm_rf(dir);
+	tree_remove(dir);
 }
 
 static void superblock(const char *key, size_t n, const void *value, int want, const char *words,
@@ -137,7 +137,7 @@ static void superblock(const char *key, size_t n, const void *value, int want, c
 		tap_fatal("tx");
 	store_close(s);
 	refused(dir, STORE_CREATE, want, words, what);
-	rm_rf(dir);
+	tree_remove(dir);
 }
 
 static void superblocks(void)
@@ -183,7 +183,7 @@ static void damaged(void)
 		put_file(dir, files[i],
 			 "this is no LMDB file, but long enough to look at..........");
 		refused(dir, STORE_CREATE, -EBADMSG, "damaged", "garbage");
-		rm_rf(dir);
+		tree_remove(dir);
 	}
 }
 
@@ -219,7 +219,7 @@ static void unfinished(void)
 	eq_int(store_ref_get(s, "tag/kept", &l), -ENOENT,
 	       "what a power loss left of a creation is made anew");
 	store_close(s);
-	rm_rf(dir);
+	tree_remove(dir);
 }
 
 /* ---- other processes: this binary again, told what to do ---- */
@@ -280,7 +280,7 @@ static void namespaces(void)
 	s = open_store(dir);
 	ok(s != NULL, "and then we again");
 	store_close(s);
-	rm_rf(dir);
+	tree_remove(dir);
 }
 
 int main(int argc, char **argv)

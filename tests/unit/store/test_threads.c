@@ -163,6 +163,6 @@ int main(int argc, char **argv)
 	eq_int(name_at(sh.s, theirs.open, 1, name), 100 + UNITS - 1, "which is there");
 	eq_int(name_at(sh.s, mine.open, 1, name), 100 + UNITS - 1, "beside ours");
 	store_close(sh.s);
-	rm_rf(dir);
+	tree_remove(dir);
 	return tap_done();
 }

@@ -524,6 +524,6 @@ int main(void)
 	xattrs_and_links(s);
 	journal(s);
 	store_close(s);
-	rm_rf(dir);
+	tree_remove(dir);
 	return tap_done();
 }

@@ -81,7 +81,7 @@ static void walks(void)
 	seen = (struct seen){.stop_at = 1};
 	eq_int(store_walk_chunks(s, NULL, on_record, &seen), 7, "the callback ends a walk");
 	store_close(s);
-	rm_rf(dir);
+	tree_remove(dir);
 }
 
 static void goes_on(void)
@@ -108,7 +108,7 @@ static void goes_on(void)
 	ok(seen.bad[DB_INODES] == 1 && seen.n[DB_INODES] == 1, "past a wrong check value");
 	ok(seen.bad[DB_EXTENTS] == 1 && seen.n[DB_EXTENTS] == 1, "past what is no record");
 	store_close(s);
-	rm_rf(dir);
+	tree_remove(dir);
 }
 
 /* Each byte of each value changed in place is seen by whoever reads the record. */
