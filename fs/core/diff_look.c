@@ -49,7 +49,7 @@ int diff_source(struct diff *d, const struct host_key *key, struct hostsrc **ret
 		if (!s)
 			return -ENOMEM;
 		*s = (struct diff_source){.next = d->sources, .key = *key};
-		r = hostsrc_open(key->root, key->flags, 0, &s->h);
+		r = hostsrc_open(key->root, key->flags, 0, NULL, &s->h);
 		if (r == -ENOMEM)
 			return r;
 		if (r < 0)

@@ -52,7 +52,7 @@ static int source_open(struct ovl *o, const char *root, unsigned flags, struct h
 	s->flags = flags;
 	s->index = i;
 	s->root = strdup(root);
-	r = s->root ? hostsrc_open(root, flags, i, &s->h) : -ENOMEM;
+	r = s->root ? hostsrc_open(root, flags, i, &o->host_all, &s->h) : -ENOMEM;
 	if (r < 0) {
 		free(s->root);
 		free(s);

@@ -68,7 +68,7 @@ static int spot_host_child(const struct spot *p, const char *name, size_t len, s
 		return -ENOMEM;
 	}
 	ret->flags = p->flags;
-	r = hostsrc_open(p->root, p->flags, 0, &h);
+	r = hostsrc_open(p->root, p->flags, 0, NULL, &h);
 	if (r < 0)
 		return r;
 	r = hostsrc_stat(h, ret->rel, &st);

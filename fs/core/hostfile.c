@@ -33,6 +33,7 @@ void hostfile_release(struct hostsrc *h)
 		struct host_file *f = h->lru.next;
 
 		h->lru.next = f->next;
+		atomic_fetch_sub(&h->all->files, 1);
 		file_free(f);
 	}
 	(void)pthread_mutex_destroy(&h->lock);
@@ -81,6 +82,7 @@ static void cache_drop_locked(struct hostsrc *h, struct host_file *f)
 	*p = f->chain;
 	lru_unlink(f);
 	h->count--;
+	atomic_fetch_sub(&h->all->files, 1);
 	f->dead = true;
 	if (f->users == 0)
 		file_free(f);
@@ -162,7 +164,8 @@ static void cache_insert(struct hostsrc *h, struct host_file *f)
 	h->slots[f->slot] = f;
 	lru_push(h, f);
 	h->count++;
-	cache_trim_locked(h, h->max);
+	cache_trim_locked(h, atomic_fetch_add(&h->all->files, 1) < h->all->max ? h->max
+									       : h->count - 1);
 	pthread_mutex_unlock(&h->lock);
 }
 

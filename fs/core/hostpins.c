@@ -9,11 +9,13 @@
 
 #define BATCH 64
 
-int hostpins_init(struct hostpins *p, unsigned max)
+int hostpins_init(struct hostpins *p, unsigned max, atomic_uint *all, unsigned all_max)
 {
 	p->table = (struct table){0};
 	p->lru.prev = p->lru.next = &p->lru;
 	p->max = max;
+	p->all = all;
+	p->all_max = all_max;
 	return -pthread_mutex_init(&p->lock, NULL);
 }
 
@@ -64,11 +66,12 @@ static void drop_locked(struct hostpins *p, struct hostpin *k)
 {
 	table_del(&p->table, &k->link);
 	lru_unlink(k);
+	atomic_fetch_sub(p->all, 1);
 	(void)close(k->fd);
 	free(k);
 }
 
-static void trim_locked(struct hostpins *p, unsigned keep)
+static void trim_locked(struct hostpins *p, size_t keep)
 {
 	while (p->table.n > keep)
 		drop_locked(p, p->lru.prev);
@@ -98,7 +101,7 @@ static void put_locked(struct hostpins *p, uint64_t dev, uint64_t ino, int *fd)
 	}
 	lru_push(p, k);
 	*fd = -1;
-	trim_locked(p, p->max);
+	trim_locked(p, atomic_fetch_add(p->all, 1) < p->all_max ? p->max : p->table.n - 1);
 }
 
 void hostpins_put(struct hostpins *p, uint64_t dev, uint64_t ino, int fd)

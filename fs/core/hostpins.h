@@ -10,6 +10,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
@@ -27,10 +28,13 @@ struct hostpins {
 	pthread_mutex_t lock;
 	struct table table;
 	struct hostpin lru; /* ring: next is the most recently used */
-	unsigned max;       /* fixed */
+	unsigned max;       /* fixed; of @table */
+	atomic_uint *all;   /* what this and others keep together; lent */
+	unsigned all_max;   /* fixed */
 };
 
-int hostpins_init(struct hostpins *p, unsigned max) MUST_USE;
+/* At most @max, and with others @all_max, which @all counts: who comes when there are as many gives up one of its own. */
+int hostpins_init(struct hostpins *p, unsigned max, atomic_uint *all, unsigned all_max) MUST_USE;
 void hostpins_release(struct hostpins *p);
 /* Takes @fd, and may close it at once: the file is held already, or there is no memory. */
 void hostpins_put(struct hostpins *p, uint64_t dev, uint64_t ino, int fd);

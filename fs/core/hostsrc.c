@@ -18,6 +18,7 @@
 #define CACHE_MAX     128
 #define CACHE_MIN     4
 #define PINS_MAX      4096
+#define ALL_MAX       65536
 #define RACY_NS       (20 * 1000 * 1000LL)
 #define HOST_INO_BITS 40
 #define OPEN_TRIES    100
@@ -73,14 +74,14 @@ bool hostsrc_shown(const struct hostsrc *h, const struct stat *st)
 	return !(h->flags & REC_ORIGIN_PUBLIC) || is_public(st);
 }
 
-/* There are other sources, and other uses of descriptors. */
-static unsigned share_of_descriptors(unsigned most)
+/* There are other uses of descriptors. */
+static unsigned share_of_descriptors(unsigned part, unsigned most)
 {
 	struct rlimit rl;
 
-	if (getrlimit(RLIMIT_NOFILE, &rl) < 0 || rl.rlim_cur / 16 >= most)
+	if (getrlimit(RLIMIT_NOFILE, &rl) < 0 || rl.rlim_cur / part >= most)
 		return most;
-	return rl.rlim_cur / 16 < CACHE_MIN ? CACHE_MIN : (unsigned)rl.rlim_cur / 16;
+	return rl.rlim_cur / part < CACHE_MIN ? CACHE_MIN : (unsigned)rl.rlim_cur / part;
 }
 
 /* What was a directory when it was laid over the tree is not followed to where a link leads now. */
@@ -94,7 +95,15 @@ static int open_root(const char *root)
 	return (int)syscall(SYS_openat2, AT_FDCWD, root, &how, sizeof how);
 }
 
-int hostsrc_open(const char *root, unsigned flags, unsigned index, struct hostsrc **ret)
+void hostsrc_all_init(struct hostsrc_all *a)
+{
+	atomic_init(&a->files, 0);
+	atomic_init(&a->held, 0);
+	a->max = share_of_descriptors(4, ALL_MAX);
+}
+
+int hostsrc_open(const char *root, unsigned flags, unsigned index, struct hostsrc_all *all,
+		 struct hostsrc **ret)
 {
 	struct hostsrc *h;
 	struct stat st;
@@ -107,12 +116,14 @@ int hostsrc_open(const char *root, unsigned flags, unsigned index, struct hostsr
 		return -ENOMEM;
 	h->flags = flags;
 	h->index = index;
-	r = hostfile_init(h, share_of_descriptors(CACHE_MAX));
+	hostsrc_all_init(&h->own);
+	h->all = all ? all : &h->own;
+	r = hostfile_init(h, share_of_descriptors(16, CACHE_MAX));
 	if (r < 0) {
 		free(h);
 		return r;
 	}
-	r = hostpins_init(&h->pins, share_of_descriptors(PINS_MAX));
+	r = hostpins_init(&h->pins, share_of_descriptors(16, PINS_MAX), &h->all->held, h->all->max);
 	if (r < 0) {
 		hostfile_release(h);
 		free(h);

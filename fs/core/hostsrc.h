@@ -16,6 +16,7 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,8 +28,18 @@
 
 struct hostsrc;
 
-/* @flags: enum rec_origin_flags; @index: which source of the ovl this is (< 1024). */
-int hostsrc_open(const char *root, unsigned flags, unsigned index, struct hostsrc **ret) MUST_USE;
+/* Descriptors that the sources of one tree keep open together: files that are read, and files that were looked up. Who comes
+ * when there are @max of a kind gives up one of its own. */
+struct hostsrc_all {
+	atomic_uint files, held;
+	unsigned max; /* of each */
+};
+void hostsrc_all_init(struct hostsrc_all *a);
+
+/* @flags: enum rec_origin_flags; @index: which source of the ovl this is (< 1024). @all is lent; NULL: it is the only
+ * one. */
+int hostsrc_open(const char *root, unsigned flags, unsigned index, struct hostsrc_all *all,
+		 struct hostsrc **ret) MUST_USE;
 void hostsrc_close(struct hostsrc *h);
 const char *hostsrc_root(const struct hostsrc *h);
 unsigned hostsrc_flags(const struct hostsrc *h);

@@ -35,7 +35,9 @@ struct hostsrc {
 	struct host_file *slots[HOSTFILE_SLOTS];
 	struct host_file lru; /* ring: next is the most recently used */
 	unsigned count;
-	unsigned max; /* fixed; of @count, for each of many sources */
+	unsigned max;            /* fixed; of @count, for each of many sources */
+	struct hostsrc_all *all; /* fixed; lent, or @own */
+	struct hostsrc_all own;
 
 	struct hostpins pins;
 };

@@ -254,6 +254,7 @@ int ovl_open(const struct ovl_opts *opts, struct ovl **ret)
 	if (!o)
 		return -ENOMEM;
 	o->store = opts->store;
+	hostsrc_all_init(&o->host_all);
 	o->layer = opts->layer;
 	o->flags = opts->flags;
 	o->notify = opts->notify;

@@ -260,6 +260,7 @@ struct ovl {
 	store_ino ino_next, ino_end;
 	store_ino born_mark;            /* own numbers from here on are new in the open layer */
 	struct host_source *srcs[1024]; /* by index */
+	struct hostsrc_all host_all;
 	/* Inodes that ended, whose records in this layer are to be dropped: by the next flush, and by the one
 	 * under way. Until that is through the store still shows them; nobody else may. EX. */
 	struct ino_set dead, dying;

@@ -548,7 +548,7 @@ int main(void)
 
 	fixture_open(&v.f);
 	fixture_path(&v.f, "host", dir);
-	if (mkdir(dir, 0755) < 0 || hostsrc_open(dir, 0, 0, &v.host) < 0 ||
+	if (mkdir(dir, 0755) < 0 || hostsrc_open(dir, 0, 0, NULL, &v.host) < 0 ||
 	    content_env_new(v.f.s, v.f.v, NULL, &v.e) < 0)
 		tap_fatal("open");
 	test_kinds(&v);

@@ -121,7 +121,7 @@ static void setup(struct shared *s)
 	if (mkdir(dir, 0755) < 0)
 		tap_fatal("mkdir");
 	fixture_file(&s->f, "host/h", s->base, sizeof s->base);
-	if (hostsrc_open(dir, 0, 0, &s->host) < 0 ||
+	if (hostsrc_open(dir, 0, 0, NULL, &s->host) < 0 ||
 	    content_env_new(s->f.s, s->f.v, NULL, &s->e) < 0)
 		tap_fatal("open");
 	file_of_host(&s->x, &s->f, s->e, s->host, "h");

@@ -301,7 +301,7 @@ static void start(struct walk *w)
 	if (mkdir(dir, 0755) < 0)
 		tap_fatal("mkdir");
 	fixture_file(&w->f, "host/h", host, sizeof host);
-	if (hostsrc_open(dir, 0, 0, &w->host) < 0 ||
+	if (hostsrc_open(dir, 0, 0, NULL, &w->host) < 0 ||
 	    content_env_new(w->f.s, w->f.v, NULL, &w->e) < 0)
 		tap_fatal("open");
 	for (int i = 0; i < FILES; i++) {

@@ -115,7 +115,7 @@ static void test_public(struct fixture *f)
 	char buf[8], p[PATH_MAX];
 
 	fixture_path(f, "src", p);
-	if (hostsrc_open(p, REC_ORIGIN_PUBLIC, 0, &h) < 0)
+	if (hostsrc_open(p, REC_ORIGIN_PUBLIC, 0, NULL, &h) < 0)
 		tap_fatal("open");
 	eq_int(hostsrc_flags(h), REC_ORIGIN_PUBLIC, "flags");
 	eq_str(hostsrc_root(h), p, "root");
@@ -157,7 +157,7 @@ static void test_reading(struct fixture *f, struct hostsrc *h)
 	       "a replaced file is read while its descriptor is there");
 	ok(!memcmp(buf, "hello", 5), "and is what it was");
 	fixture_path(f, "src", p);
-	if (hostsrc_open(p, 0, 6, &other) < 0)
+	if (hostsrc_open(p, 0, 6, NULL, &other) < 0)
 		tap_fatal("hostsrc_open");
 	eq_int(hostsrc_pread(other, "sub/file", HOSTSRC_SAME, &id, 0, buf, 5), -ESTALE,
 	       "and refused without");
@@ -275,6 +275,47 @@ static void test_many(struct fixture *f, struct hostsrc *h)
 	ok(count_fds() - before <= 128, "%d descriptors are kept", count_fds() - before);
 }
 
+/* A process with few descriptors and many directories: none of them takes the last one. */
+static void test_sources(struct fixture *f)
+{
+	enum {
+		SOURCES = 40,
+		FILES = 12,
+		LIMIT = 512
+	};
+	struct hostsrc *h[SOURCES];
+	struct hostsrc_all all;
+	struct rlimit old, low;
+	int before = count_fds(), most = 0, bad = 0;
+	char p[PATH_MAX], rel[32], buf[8];
+	struct stat st;
+
+	if (getrlimit(RLIMIT_NOFILE, &old) < 0)
+		tap_fatal("getrlimit");
+	low = (struct rlimit){.rlim_cur = LIMIT, .rlim_max = old.rlim_max};
+	(void)setrlimit(RLIMIT_NOFILE, &low);
+	hostsrc_all_init(&all);
+	fixture_path(f, "src", p);
+	for (size_t i = 0; i < SOURCES; i++) {
+		if (hostsrc_open(p, 0, (unsigned)i, &all, &h[i]) < 0)
+			tap_fatal("source %zu: %m", i);
+	}
+	for (unsigned k = 0; k < FILES; k++) {
+		for (size_t i = 0; i < SOURCES; i++) {
+			(void)snprintf(rel, sizeof(rel), "many/%u", k);
+			bad += hostsrc_look(h[i], rel, &st) < 0;
+			bad += hostsrc_pread(h[i], rel, HOSTSRC_ANY, NULL, 0, buf, 5) != 5;
+			most = count_fds() > most ? count_fds() : most;
+		}
+	}
+	eq_int(bad, 0, "every file of %d sources is read with %d descriptors", SOURCES, LIMIT);
+	ok(most - before <= SOURCES + LIMIT / 2 + 4, "%d more are open at most", most - before);
+	for (size_t i = 0; i < SOURCES; i++)
+		hostsrc_close(h[i]);
+	(void)setrlimit(RLIMIT_NOFILE, &old);
+	eq_int(count_fds(), before, "none afterwards");
+}
+
 static void count_one(void *arg, uint64_t dev, uint64_t ino)
 {
 	const struct hostsrc_id *id = arg;
@@ -337,7 +378,7 @@ static void test_held_bounded(struct fixture *f)
 	if (setrlimit(RLIMIT_NOFILE, &few) < 0)
 		tap_fatal("setrlimit");
 	fixture_path(f, "src", p);
-	if (hostsrc_open(p, 0, 7, &h) < 0)
+	if (hostsrc_open(p, 0, 7, NULL, &h) < 0)
 		tap_fatal("hostsrc_open");
 	for (unsigned i = 0; i < HELD; i++) {
 		char name[32];
@@ -411,9 +452,10 @@ int main(void)
 	fixture_open(&f);
 	make_tree(&f);
 	fixture_path(&f, "src", p);
-	ok(hostsrc_open("relative", 0, 0, &h) == -EINVAL, "a relative root is refused");
-	ok(hostsrc_open("/nonexistent/dir", 0, 0, &h) == -ENOENT, "a missing root is refused");
-	if (hostsrc_open(p, 0, 5, &h) < 0)
+	ok(hostsrc_open("relative", 0, 0, NULL, &h) == -EINVAL, "a relative root is refused");
+	ok(hostsrc_open("/nonexistent/dir", 0, 0, NULL, &h) == -ENOENT,
+	   "a missing root is refused");
+	if (hostsrc_open(p, 0, 5, NULL, &h) < 0)
 		tap_fatal("hostsrc_open");
 	test_looking(h);
 	test_confined(&f, h);
@@ -422,6 +464,7 @@ int main(void)
 	test_sparse(&f, h);
 	test_xattrs(&f, h);
 	test_many(&f, h);
+	test_sources(&f);
 	test_held(&f, h);
 	test_held_bounded(&f);
 	test_flicker(&f, h);
