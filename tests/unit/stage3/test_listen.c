@@ -45,7 +45,7 @@ static int offer(uint16_t busy, pid_t *ret_pid)
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
 		tap_fatal("socketpair");
 	fflush(stdout);
-	*ret_pid = fork();
+	*ret_pid = _Fork(); /* fork(): a sanitizer's thread in the child would forbid unshare(2) */
 	if (*ret_pid == 0) {
 		int r;
 
