@@ -183,6 +183,9 @@ def main():
     top = pathlib.Path(tempfile.mkdtemp(prefix="rattan-bench.", dir="/var/tmp"))
     os.environ["XDG_DATA_HOME"] = str(top / "data")
     os.environ["XDG_RUNTIME_DIR"] = str(top / "r")
+    os.environ["XDG_CONFIG_HOME"] = str(top / "config")
+    (top / "config/rattan").mkdir(parents=True)
+    (top / "config/rattan/config.json").write_text(json.dumps({"bind_roots": [str(top), str(HERE)]}))
     (top / "r").mkdir(mode=0o700)
     (top / "in").mkdir()
     tar = top / "in" / "in.tar"
