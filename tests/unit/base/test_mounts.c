@@ -59,7 +59,8 @@ int main(void)
 	has(0, 50, true);
 	has(0, 99, false);
 	has(1, 42, false);
-	eq_int(mounts_at("/", &got), 0, "the kernel's table");
-	ok(!got, "the root is none of ours");
+	/* The root may be one of ours, in a sandbox. */
+	eq_int(mounts_at("/proc", &got), 0, "the kernel's table");
+	ok(!got, "/proc is none of ours");
 	return tap_done();
 }

@@ -30,6 +30,8 @@ static void end_one(struct model *m)
 	pick_there(m, S_IFREG, p);
 	for (unsigned i = 0; i < 4; i++) {
 		changes_before(m);
+		/* Or what the one before it said would be taken for what this one does. */
+		snprintf(m->last, sizeof(m->last), "%s", p);
 		if (i < 3)
 			op_file(m, p);
 		else
