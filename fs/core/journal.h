@@ -24,7 +24,7 @@
 #include "base/err.h"
 
 /* Of everything that lies in the memory: this layout, and the records of fs/core/redo.h. */
-#define JOURNAL_VERSION 2
+#define JOURNAL_VERSION 3
 
 struct journal;
 

@@ -133,8 +133,8 @@ def not_whole(env):
     fd = journal_of(env)
     stop(daemon(env))
     head = os.pread(fd, 256, 0)
-    # magic, version, units, high, broken, layer, seed, life, pad, then {cur, {first, last, end} twice} for each log
-    at = 8 + 4 * 4 + 8 * 2 + 4 * 2
+    # magic, version, units, high, broken, layer, seed, life, pad, written, then {cur, {first, last, end} twice} for each log
+    at = 8 + 4 * 4 + 8 * 2 + 4 * 2 + 8
     cur = struct.unpack_from("<I", head, at)[0]
     end = at + 8 + 16 * cur + 8
     os.pwrite(fd, struct.pack("<Q", struct.unpack_from("<Q", head, end)[0] + (1 << 30)), end)
