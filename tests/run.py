@@ -234,7 +234,8 @@ class Bed:
                 cmd = pathlib.Path("/proc", pid, "cmdline").read_bytes()
             except OSError:
                 continue
-            if str(work).encode() in cmd and b"rattan" in cmd and int(pid) != os.getpid():
+            # With the slash: one test's name may begin with another's.
+            if f"{work}/".encode() in cmd and b"rattan" in cmd and int(pid) != os.getpid():
                 try:
                     os.kill(int(pid), signal.SIGKILL)
                 except OSError:
