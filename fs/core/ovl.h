@@ -271,16 +271,12 @@ bool ovl_opens_matter(const struct ovl *o);
 /* May @ino be opened for reading, or for changes; a directory: for its names? */
 int ovl_may_open(struct ovl *o, store_ino ino, bool change) MUST_USE;
 
-/* What the policy refused: the place, what was asked for, and the rule. */
-struct ovl_denial {
-	const char *path, *op, *why;
-	uint64_t count; /* times since the tree was opened */
-};
+struct denial; /* policy/denials.h: what was refused, how often since the tree was opened */
 /* Refusals so far: a token for ovl_denials. */
 uint64_t ovl_denied(struct ovl *o);
 /* The distinct ones since @since that are remembered (bounded), the latest first. *ret_total: as ovl_denied(). @fn
  * is called with a lock held: it only collects. */
-int ovl_denials(struct ovl *o, uint64_t since, int (*fn)(void *arg, const struct ovl_denial *d),
+int ovl_denials(struct ovl *o, uint64_t since, int (*fn)(void *arg, const struct denial *d),
 		void *arg, uint64_t *ret_total) MUST_USE;
 
 /* The absolute path of an inode, for messages and lists. */

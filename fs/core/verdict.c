@@ -159,26 +159,10 @@ int may_rename(struct ovl *o, const struct place_at *from, struct node *n,
 
 /* ---- for the front end ---- */
 
-struct each_denial {
-	int (*fn)(void *arg, const struct ovl_denial *d);
-	void *arg;
-};
-
-static int each_denial(void *arg, const struct denial *x)
-{
-	const struct each_denial *e = arg;
-	const struct ovl_denial d = {
-		.path = x->path, .op = x->op, .why = x->why, .count = x->count};
-
-	return e->fn(e->arg, &d);
-}
-
-int ovl_denials(struct ovl *o, uint64_t since, int (*fn)(void *arg, const struct ovl_denial *d),
+int ovl_denials(struct ovl *o, uint64_t since, int (*fn)(void *arg, const struct denial *d),
 		void *arg, uint64_t *ret_total)
 {
-	struct each_denial e = {.fn = fn, .arg = arg};
-
-	return denials_each(&o->judge.denials, since, each_denial, &e, ret_total);
+	return denials_each(&o->judge.denials, since, fn, arg, ret_total);
 }
 
 uint64_t ovl_denied(struct ovl *o)

@@ -11,6 +11,7 @@
 #include "fs/ctl/ctl_io.h"
 #include "fs/ctl/ctl_msg.h"
 #include "fs/env/env.h"
+#include "policy/denials.h"
 
 #define ANSWER_MAX (256u << 20) /* a stream that is larger is refused, not kept in memory */
 
@@ -218,7 +219,7 @@ static int op_changes(struct call *c)
 	return r < 0 ? r : answer_add(c->a, &ctl_table_note, &last);
 }
 
-static int add_denial(void *arg, const struct ovl_denial *d)
+static int add_denial(void *arg, const struct denial *d)
 {
 	const struct ctl_denial x = {.path = (char *)(uintptr_t)d->path,
 				     .op = (char *)(uintptr_t)d->op,

@@ -140,11 +140,11 @@ int env_cat(struct env *e, const char *rev, const char *path, struct diag *diag,
 int env_changes(struct env *e, uint64_t token, struct diag *diag, uint64_t *ret_token,
 		int (*fn)(void *arg, const char *path, char what), void *arg) MUST_USE;
 
-struct ovl_denial;
+struct denial;
 /* What the policy refused since @token, 0: since the mount began. *ret_total: how often. @fn only collects. -ESTALE:
  * the token is of an earlier mount. */
 int env_denials(struct env *e, uint64_t token, struct diag *diag, uint64_t *ret_token,
-		uint64_t *ret_total, int (*fn)(void *arg, const struct ovl_denial *d),
+		uint64_t *ret_total, int (*fn)(void *arg, const struct denial *d),
 		void *arg) MUST_USE;
 
 /* "REV" of environment @env, or "ENV:REV". */

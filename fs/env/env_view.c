@@ -354,7 +354,7 @@ int env_changes(struct env *e, uint64_t token, struct diag *diag, uint64_t *ret_
 /* ---- denials ---- */
 
 int env_denials(struct env *e, uint64_t token, struct diag *diag, uint64_t *ret_token,
-		uint64_t *ret_total, int (*fn)(void *arg, const struct ovl_denial *d), void *arg)
+		uint64_t *ret_total, int (*fn)(void *arg, const struct denial *d), void *arg)
 {
 	uint64_t since = 0, total;
 	int r;

@@ -164,32 +164,15 @@ void through_counts(struct through *t, struct through_counts *ret)
 
 /* ---- denials ---- */
 
-struct each_denial {
-	int (*fn)(void *arg, const struct ovl_denial *d);
-	void *arg;
-};
-
-static int each_denial(void *arg, const struct denial *x)
-{
-	const struct each_denial *e = arg;
-	const struct ovl_denial d = {
-		.path = x->path, .op = x->op, .why = x->why, .count = x->count};
-
-	return e->fn(e->arg, &d);
-}
-
 uint64_t through_denied(struct through *t)
 {
 	return denials_seq(&t->judge.denials);
 }
 
-int through_denials(struct through *t, uint64_t since,
-		    int (*fn)(void *arg, const struct ovl_denial *d), void *arg,
-		    uint64_t *ret_total)
+int through_denials(struct through *t, uint64_t since, int (*fn)(void *arg, const struct denial *d),
+		    void *arg, uint64_t *ret_total)
 {
-	struct each_denial e = {.fn = fn, .arg = arg};
-
-	return denials_each(&t->judge.denials, since, each_denial, &e, ret_total);
+	return denials_each(&t->judge.denials, since, fn, arg, ret_total);
 }
 
 /* ---- for the session ---- */

@@ -38,9 +38,8 @@ struct tree through_tree(struct through *t);
 
 uint64_t through_denied(struct through *t);
 /* As ovl_denials(). */
-int through_denials(struct through *t, uint64_t since,
-		    int (*fn)(void *arg, const struct ovl_denial *d), void *arg,
-		    uint64_t *ret_total) MUST_USE;
+int through_denials(struct through *t, uint64_t since, int (*fn)(void *arg, const struct denial *d),
+		    void *arg, uint64_t *ret_total) MUST_USE;
 
 struct through_counts {
 	size_t nodes, nodes_fds, handles;

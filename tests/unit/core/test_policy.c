@@ -2,6 +2,7 @@
 #include <linux/fs.h>
 #include <sys/xattr.h>
 
+#include "policy/denials.h"
 #include "policy/rules.h"
 #include "tests/unit/core/ovl_fixture.h"
 #include "tests/unit/policy/ref.h"
@@ -530,7 +531,7 @@ struct told {
 	char last[1024];
 };
 
-static int tell(void *arg, const struct ovl_denial *d)
+static int tell(void *arg, const struct denial *d)
 {
 	struct told *t = arg;
 
