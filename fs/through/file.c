@@ -210,25 +210,34 @@ static int file_use(struct through *t, store_ino ino, uint64_t fh, unsigned what
 	return r == 0 ? may_node(u, what, op) : r;
 }
 
+/* Reads, or writes with @flags, until @n bytes are done, the file ends or something fails: what was done counts. */
+static ssize_t all_of(int fd, uint64_t off, void *buf, size_t n, bool write, int flags)
+{
+	size_t at = 0;
+
+	while (at < n) {
+		struct iovec v = {.iov_base = (uint8_t *)buf + at, .iov_len = n - at};
+		ssize_t k = write ? pwritev2(fd, &v, 1, (off_t)(off + at), flags)
+				  : preadv(fd, &v, 1, (off_t)(off + at));
+
+		if (k < 0 && errno == EINTR)
+			continue;
+		if (k < 0 && at == 0)
+			return ret_nerrno();
+		if (k <= 0)
+			break;
+		at += (size_t)k;
+	}
+	return (ssize_t)at;
+}
+
 ssize_t th_read(void *t, store_ino ino, uint64_t fh, uint64_t off, void *buf, size_t n)
 {
 	cleanup_use struct use u = {0};
 	struct handle *h;
 	int r = file_use(t, ino, fh, POLICY_MAY_READ, "read", &u, &h);
-	size_t at = 0;
 
-	while (r == 0 && at < n) {
-		ssize_t k = pread(h->fd, (uint8_t *)buf + at, n - at, (off_t)(off + at));
-
-		if (k < 0 && errno == EINTR)
-			continue;
-		if (k < 0)
-			r = at ? 0 : ret_nerrno();
-		if (k <= 0)
-			break;
-		at += (size_t)k;
-	}
-	return r < 0 ? r : (ssize_t)at;
+	return r < 0 ? r : all_of(h->fd, off, buf, n, false, 0);
 }
 
 ssize_t th_write(void *t, store_ino ino, uint64_t fh, uint64_t off, const void *buf, size_t n,
@@ -236,25 +245,14 @@ ssize_t th_write(void *t, store_ino ino, uint64_t fh, uint64_t off, const void *
 {
 	cleanup_use struct use u = {0};
 	struct handle *h;
-	int flags = how & TREE_APPEND ? RWF_APPEND : 0;
 	int r = file_use(t, ino, fh, POLICY_MAY_WRITE, "write", &u, &h);
-	size_t at = 0;
 
-	if (r == 0 && killpriv)
+	if (r < 0)
+		return r;
+	if (killpriv)
 		*killpriv = attr_kill(h->fd);
-	while (r == 0 && at < n) {
-		struct iovec v = {.iov_base = (uint8_t *)(uintptr_t)buf + at, .iov_len = n - at};
-		ssize_t k = pwritev2(h->fd, &v, 1, (off_t)(off + at), flags);
-
-		if (k < 0 && errno == EINTR)
-			continue;
-		if (k < 0)
-			r = at ? 0 : ret_nerrno();
-		if (k <= 0)
-			break;
-		at += (size_t)k;
-	}
-	return r < 0 ? r : (ssize_t)at;
+	return all_of(h->fd, off, (void *)(uintptr_t)buf, n, true,
+		      how & TREE_APPEND ? RWF_APPEND : 0);
 }
 
 int th_fallocate(void *t, store_ino ino, uint64_t fh, int mode, uint64_t off, uint64_t len)
