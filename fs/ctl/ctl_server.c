@@ -1,5 +1,6 @@
 #include "fs/ctl/ctl_server.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -131,12 +132,17 @@ static void limit_sending(int sock)
 
 void ctl_server_accept(struct ctl_server *s)
 {
-	cleanup_fd int sock = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+	cleanup_fd int sock = -1;
 	struct conn *c;
 
-	if (sock < 0)
+	reap(s, false); /* first: what ended holds descriptors that this needs */
+	sock = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+	if (sock < 0) {
+		/* Who asks stays in the queue: without a descriptor for it the caller would be back at once. */
+		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+			(void)usleep(20000);
 		return;
-	reap(s, false);
+	}
 	if (ctl_sock_check_peer(sock) < 0 || s->nconns >= CTL_SERVER_MAX)
 		return;
 	limit_sending(sock);
