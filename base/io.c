@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -87,6 +88,32 @@ int io_read_file(int dirfd, const char *path, size_t max, struct buf *out)
 	}
 }
 
+void io_most_descriptors(void)
+{
+	struct rlimit rl;
+
+	if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < rl.rlim_max) {
+		rl.rlim_cur = rl.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &rl);
+	}
+}
+
+/* The rest of a message: who has gone meanwhile is an error here as well, and no signal. */
+static int send_rest(int sock, const char *p, size_t n)
+{
+	while (n > 0) {
+		ssize_t k = send(sock, p, n, MSG_NOSIGNAL);
+
+		if (k < 0 && errno == EINTR)
+			continue;
+		if (k < 0)
+			return ret_nerrno();
+		p += k;
+		n -= (size_t)k;
+	}
+	return 0;
+}
+
 int io_send_fds(int sock, const void *p, size_t n, const int *fds, size_t nfds)
 {
 	union {
@@ -118,7 +145,7 @@ int io_send_fds(int sock, const void *p, size_t n, const int *fds, size_t nfds)
 		return ret_nerrno();
 	/* The descriptors went with the first byte; the rest of a stream message follows plainly. */
 	if ((size_t)k < n)
-		return io_write_full(sock, (const char *)p + k, n - (size_t)k);
+		return send_rest(sock, (const char *)p + k, n - (size_t)k);
 	return 0;
 }
 

@@ -17,6 +17,10 @@ int io_write_full(int fd, const void *p, size_t n) MUST_USE;
 /* The whole file at @path below @dirfd, at most @max bytes (-EFBIG above). */
 int io_read_file(int dirfd, const char *path, size_t max, struct buf *out) MUST_USE;
 
+/* Raise this process's own limit of descriptors to what it may have. It is also what the kernel measures a sender of descriptors
+ * by: a user whose processes have more of them under way in Unix sockets, a confined command's among them, can pass no more. */
+void io_most_descriptors(void);
+
 #define IO_MAX_FDS 8
 /* One message of @n bytes with @nfds descriptors over a Unix stream or seqpacket socket. */
 int io_send_fds(int sock, const void *p, size_t n, const int *fds, size_t nfds) MUST_USE;

@@ -19,6 +19,10 @@ enum log_level {
 /* Set once at start, before threads. @prog is kept, not copied. Default: "rattan", LOG_WARN. */
 void log_setup(const char *prog, enum log_level level);
 
+/* From here on lines go to the end of @path, each with the time, and not to standard error. Before threads.
+ * -ENXIO: a pipe that nobody reads. Of one that is full lines are lost, as on a full disk. */
+int log_to_file(const char *path) MUST_USE;
+
 /* 0 and the level for "error", "warn", "info", "debug"; -EINVAL otherwise. */
 int log_level_parse(const char *name, enum log_level *ret_level);
 

@@ -59,7 +59,8 @@ struct cli_command {
 	const char *name;
 	const char *args; /* after the name, for the help */
 	const char *summary;
-	const char *details;               /* paragraphs and an example; shown by --help */
+	const char *
+		details; /* paragraphs, then "Example:" and indented lines that the tests run; for --help and the man page */
 	int (*run)(int argc, char **argv); /* argv[0] is the command's name; an enum cli_exit */
 };
 
@@ -67,8 +68,21 @@ struct cli_command {
  * the first one on. -1: go on; else an exit code, after an error or --help was printed. */
 int cli_parse(const struct cli_command *cmd, const struct cli_opt *opts, int argc, char **argv,
 	      bool stop_early, char ***ret_rest, int *ret_n) MUST_USE;
+/* What @from, the settings' object @where, says for those of @opts that the command line did not: names are the options', a
+ * flag is a bool, a text a text or a number, a list a list of texts. @from's texts are lent. -1, or an exit code. */
+int cli_opts_fill(const struct cli_opt *opts, const cJSON *from, const char *where) MUST_USE;
 /* The nearest of @names (NULL-terminated) to @given, or NULL when none is near. */
 const char *cli_nearest(const char *given, const char *const *names);
+
+/* ---- what the tables say (help.c) ---- */
+
+/* An option's line of the help. */
+void cli_help_opt(const struct cli_opt *o);
+/* What --help prints, of a command's own options; an exit code. */
+int cli_help(const struct cli_command *cmd, const struct cli_opt *opts);
+/* The same as a JSON object, for packaging/help.py; an exit code. Every command answers --dump-help with it, by cli_parse,
+ * before it does anything. */
+int cli_help_dump(const struct cli_command *cmd, const struct cli_opt *opts);
 
 /* ---- errors and output (out.c) ---- */
 
@@ -79,6 +93,8 @@ int cli_fail_errno(int r, const struct diag *diag, const char *what);
 int cli_exit_of(int r);
 /* Text of unknown origin, on one line and without control characters. */
 void cli_put(FILE *f, const char *s);
+/* The same of what has lines and tabs. */
+void cli_put_text(FILE *f, const char *s, size_t n);
 void cli_put_size(FILE *f, uint64_t bytes);
 /* Owned; bytes that are not UTF-8 replaced. Nothing happens without memory. */
 void cli_json_str(cJSON *o, const char *key, const char *s);
@@ -110,6 +126,9 @@ void cli_env_name(const char *dir, bool bound, char ret[static CLI_ENV_MAX]);
 /* The one a command without -e means: that of the current directory, or of the nearest one above that
  * has one, else "default". Connects; an exit code after an error, or -1. @env NULL: choose. */
 int cli_connect(const char *env, struct client **ret, struct ctl **ret_ctl) MUST_USE;
+
+/* The name of that environment, without connecting to it. */
+void cli_env_here(char ret[static CLI_ENV_MAX]);
 
 /* The agent's writable places and @more, NULL-terminated; NULL when @more is empty. The array is the
  * caller's, the strings are lent. */
@@ -155,6 +174,11 @@ int cli_dirs_add_cwd(struct cli_dirs *d, enum cli_dir_kind kind, struct diag *di
 /* -EINVAL when a bind would hide an overlay. */
 int cli_dirs_check(const struct cli_dirs *binds, const struct cli_dirs *overlays,
 		   struct diag *diag) MUST_USE;
+
+/* ---- image.c ---- */
+
+/* "gzip", "zstd", "none" */
+bool cli_pack_ok(const char *how);
 
 /* ---- limits.c ---- */
 
@@ -244,10 +268,12 @@ struct cli_view {
 	struct cli_limits limits;
 	struct net_rules net; /* the command line's and the settings' */
 	bool net_on;          /* it opens a network: a domain was allowed on the command line */
+	/* Set before: when the current directory cannot be shown, this says why, and nothing is shown. NULL: an error. */
+	struct diag *refused;
 };
 void cli_view_release(struct cli_view *v);
 #define cleanup_view __attribute__((cleanup(cli_view_release)))
-/* @v is zero, and released by the caller also after an error. */
+/* @v is zero but for refused, and released by the caller also after an error. */
 int cli_view(const struct cli_view_opts *o, struct cli_view *v, struct diag *diag) MUST_USE;
 
 /* ---- role sessions (session.c) ---- */
@@ -259,8 +285,31 @@ void cli_session_signals(sigset_t *ret);
 /* Until the session, whose bwrap is our child @pid, has ended: an exit code. */
 int cli_session_wait(pid_t pid, const char *name);
 
+/* ---- diff.c ---- */
+
+/* What differs between two revisions, as rattan diff shows it; an exit code. */
+struct cli_diff_opts {
+	bool stat, names, json, raw, no_pager;
+};
+/* Rows of a command's table of options. */
+#define CLI_DIFF_OPTS(o)                                                                        \
+	{"name-status", 0, CLI_FLAG, &(o).names, NULL, "only the kind of change and the path"}, \
+		{"stat", 0, CLI_FLAG, &(o).stat, NULL, "only how much"},                        \
+		{"json", 0, CLI_FLAG, &(o).json, NULL, "the list of changes as JSON"},          \
+		{"null", 'z', CLI_FLAG, &(o).raw, NULL, "names as they are, a NUL after each"}, \
+	{                                                                                       \
+		"no-pager", 0, CLI_FLAG, &(o).no_pager, NULL, "all at once, also on a terminal" \
+	}
+/* -1, or an exit code when @o contradicts itself; before cli_page_start(), which would hide it. @name: the command's. */
+int cli_diff_check(const struct cli_diff_opts *o, const char *name) MUST_USE;
+struct cli_page; /* cli/pager.h */
+int cli_diff_between(struct ctl *ctl, const char *a, const char *b, const struct cli_diff_opts *o,
+		     struct cli_page *pg);
+
 /* ---- commands ---- */
 
 extern const struct cli_command cmd_serve, cmd_run, cmd_status, cmd_log, cmd_diff, cmd_commit,
 	cmd_rollback, cmd_reset, cmd_undo, cmd_fork, cmd_mount, cmd_umount, cmd_env, cmd_fsck,
-	cmd_gc, cmd_probe, cmd_session;
+	cmd_gc, cmd_stats, cmd_probe, cmd_session, cmd_tag, cmd_import, cmd_export, cmd_push,
+	cmd_pull, cmd_base, cmd_apply, cmd_unapply, cmd_ls, cmd_cat, cmd_show, cmd_shell,
+	cmd_bootstrap;

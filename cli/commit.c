@@ -48,7 +48,7 @@ static int run(int argc, char **argv)
 		{"env", 'e', CLI_TEXT, &env, "NAME",
 		 "environment; default: this directory's, or 'default'"},
 		{"message", 'm', CLI_TEXT, &message, "TEXT", "what this state is; needed"},
-		{"label", 0, CLI_TEXT, &label, "L", "a short name shown in the log"},
+		{"label", 0, CLI_TEXT, &label, "L", "a tag for it"},
 		{"expect", 0, CLI_TEXT, &expect, "REV", "only if head is still this revision"},
 		{"json", 0, CLI_FLAG, &json, NULL, "as JSON"},
 		{0},
@@ -74,7 +74,8 @@ const struct cli_command cmd_commit = {
 	.summary = "seal the state of an environment",
 	.details =
 		"Takes constant time, however large the tree is. Prints the id and the counts of added,\n"
-		"modified and deleted files. Nothing to commit: exit code 1.\n\n"
+		"modified and deleted files. Nothing to commit: exit code 1. With --label the commit has a name, as\n"
+		"rattan tag gives it; where another state has that name nothing is committed.\n\n"
 		"Example:\n  rattan commit -m 'tests pass'\n",
 	.run = run,
 };

@@ -28,7 +28,9 @@ void cli_config_release(struct cli_config *c)
 {
 	list_free(c->bind_roots);
 	list_free(c->runtime);
+	list_free(c->pacman_mirrors);
 	net_rules_release(&c->net);
+	cJSON_Delete(c->serve);
 	*c = (struct cli_config){0};
 }
 
@@ -47,8 +49,10 @@ static int config_path(char **ret)
 	return n < 0 ? -ENOMEM : 0;
 }
 
-/* Absolute paths, without links being looked at. */
-static int take_paths(const struct field *f, const char *name, char ***ret)
+/* The texts of an array, each as @take makes it of what is written; NULL-terminated, and the caller's also after a failure. */
+static int take_list(const struct field *f, const char *name,
+		     int (*take)(const struct field *item, const char *text, char **ret),
+		     char ***ret)
 {
 	struct field list, item;
 	unsigned n = 0;
@@ -58,7 +62,7 @@ static int take_paths(const struct field *f, const char *name, char ***ret)
 	if (r <= 0)
 		return r;
 	if (cJSON_GetArraySize(list.o) > LIST_MAX)
-		return field_fail(&list, "has more than %d paths", LIST_MAX);
+		return field_fail(&list, "has more than %d entries", LIST_MAX);
 	v = calloc((size_t)cJSON_GetArraySize(list.o) + 1, sizeof(*v));
 	if (!v)
 		return -ENOMEM;
@@ -67,14 +71,35 @@ static int take_paths(const struct field *f, const char *name, char ***ret)
 		field_item(&list, n, o, &item);
 		if (!cJSON_IsString(o))
 			return field_fail(&item, "must be a text");
-		r = place_parse(&item, o->valuestring, &v[n]);
+		r = take(&item, o->valuestring, &v[n]);
 		if (r < 0)
 			return r;
-		if (!strcmp(v[n], "/"))
-			return field_fail(&item, "/ is not opened as a whole: name what is needed");
 		n++;
 	}
 	return 0;
+}
+
+/* An absolute path, without links being looked at. */
+static int take_path(const struct field *item, const char *text, char **ret)
+{
+	int r = place_parse(item, text, ret);
+
+	if (r < 0)
+		return r;
+	return strcmp(*ret, "/")
+		       ? 0
+		       : field_fail(item, "/ is not opened as a whole: name what is needed");
+}
+
+/* "https://HOST[:PORT]": what it may be is client/pacman.h's matter. */
+static int take_origin(const struct field *item, const char *text, char **ret)
+{
+	const char *s = strstr(text, "://");
+
+	if (!s || strncmp(text, "http", 4) != 0 || strchr(s + 3, '/'))
+		return field_fail(item, "must be an origin, as in https://mirror.example.com:8443");
+	*ret = strdup(text);
+	return *ret ? 0 : -ENOMEM;
 }
 
 static int take_domains(const struct field *f, const char *name,
@@ -100,19 +125,19 @@ static int take_domains(const struct field *f, const char *name,
 
 static int read_keys(const struct field *f, struct cli_config *c)
 {
-	static const char *const keys[] = {"bind_roots",
-					   "runtime",
-					   "landlock_only",
-					   "allowed_domains",
-					   "denied_domains",
-					   "allow_local_binding",
-					   NULL};
+	static const char *const keys[] = {
+		"bind_roots",      "runtime",        "landlock_only",
+		"allowed_domains", "denied_domains", "allow_local_binding",
+		"serve",           "pacman_mirrors", NULL};
+	struct field serve;
 	int r = field_check(f, keys);
 
 	if (r == 0)
-		r = take_paths(f, "bind_roots", &c->bind_roots);
+		r = take_list(f, "bind_roots", take_path, &c->bind_roots);
 	if (r >= 0)
-		r = take_paths(f, "runtime", &c->runtime);
+		r = take_list(f, "runtime", take_path, &c->runtime);
+	if (r >= 0)
+		r = take_list(f, "pacman_mirrors", take_origin, &c->pacman_mirrors);
 	if (r >= 0)
 		r = field_bool(f, "landlock_only", &c->landlock_only);
 	if (r >= 0)
@@ -121,6 +146,10 @@ static int read_keys(const struct field *f, struct cli_config *c)
 		r = take_domains(f, "denied_domains", net_deny, &c->net);
 	if (r >= 0)
 		r = field_bool(f, "allow_local_binding", &c->net.local);
+	if (r >= 0)
+		r = field_object(f, "serve", &serve);
+	if (r > 0 && !(c->serve = cJSON_Duplicate(serve.o, true)))
+		r = -ENOMEM;
 	return r < 0 ? r : 0;
 }
 

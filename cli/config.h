@@ -9,14 +9,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include <cjson/cJSON.h>
+
 #include "base/err.h"
 #include "net/rules.h"
 
 struct cli_config {
 	char **bind_roots; /* directories below which --bind and its like may open; NULL-terminated, or NULL */
 	char **runtime; /* what a profile that restricts reading lets be read beside; the same */
+	char **pacman_mirrors; /* origins ("https://HOST[:PORT]") that may be mirrors of Arch, too; the same */
 	struct net_rules net; /* of networks that a profile or the command line opens */
 	bool landlock_only;   /* profiles are held by Landlock alone, or refused */
+	cJSON *serve;         /* options of rattan serve, by name; owned, NULL: none */
 };
 /* A file that is not there is an empty one. -EINVAL with a sentence that names file and key. */
 int cli_config_load(struct diag *diag, struct cli_config *ret) MUST_USE;

@@ -1,22 +1,10 @@
 /* rattan diff: what changed, by name and by content. */
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
-#include "cli/cli.h"
+#include "cli/diff_internal.h"
 
-enum {
-	CONTENT_MAX = 32 << 20
-};
-
-struct change {
-	char kind, *path, *old_path;
-	uint32_t mode;
-	uint64_t size;
-};
 struct changes {
 	struct change *v;
 	size_t n, cap;
@@ -59,8 +47,11 @@ static int on_change(void *arg, const struct ctl_change *ch)
 		c->cap = cap;
 	}
 	v = &c->v[c->n];
-	*v = (struct change){
-		.kind = ch->kind, .path = strdup(ch->path), .mode = ch->mode, .size = ch->size};
+	*v = (struct change){.kind = ch->kind,
+			     .path = strdup(ch->path),
+			     .mode = ch->mode,
+			     .size = ch->size,
+			     .what = ch->what};
 	if (ch->old_path)
 		v->old_path = strdup(ch->old_path);
 	c->n++;
@@ -69,15 +60,37 @@ static int on_change(void *arg, const struct ctl_change *ch)
 
 /* ---- by name ---- */
 
-static void put_name(const struct change *c)
+static enum cli_colour colour_of(char kind)
 {
+	return kind == 'A'   ? CLI_GREEN
+	       : kind == 'D' ? CLI_RED
+	       : kind == 'R' ? CLI_CYAN
+			     : CLI_YELLOW;
+}
+
+/* As they are: a kind, and one name or, of a rename, the old one and the new one, each with a NUL after it. */
+static void put_raw(const struct change *c)
+{
+	const char *const words[] = {c->kind == 'R' && c->old_path ? c->old_path : NULL, c->path};
+
+	printf("%c%c", c->kind, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+		if (words[i])
+			(void)fwrite(words[i], 1, strlen(words[i]) + 1, stdout);
+}
+
+static void put_name(const struct cli_page *pg, const struct change *c)
+{
+	cli_colour(pg, colour_of(c->kind));
 	printf("%c ", c->kind);
 	if (c->old_path && c->kind == 'R') {
 		cli_put(stdout, c->old_path);
 		printf(" -> ");
 	}
 	cli_put(stdout, c->path);
-	printf("%s\n", S_ISDIR(c->mode) ? "/" : "");
+	printf("%s", S_ISDIR(c->mode) ? "/" : "");
+	cli_colour(pg, CLI_PLAIN);
+	printf("\n");
 }
 
 static void put_stat(const struct changes *c)
@@ -95,6 +108,25 @@ static void put_stat(const struct changes *c)
 	printf("\n");
 }
 
+/* Of what is neither new nor gone. */
+static cJSON *json_what(const struct change *c)
+{
+	static const struct {
+		uint32_t bit;
+		const char *name;
+	} names[] = {{CTL_CONTENT, "content"},
+		     {CTL_MODE, "mode"},
+		     {CTL_OWNER, "owner"},
+		     {CTL_XATTRS, "xattrs"},
+		     {CTL_TIMES, "times"}};
+	cJSON *list = cJSON_CreateArray();
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (c->what & names[i].bit)
+			(void)cJSON_AddItemToArray(list, cJSON_CreateString(names[i].name));
+	return list;
+}
+
 static int put_json(const struct changes *c)
 {
 	cJSON *list = cJSON_CreateArray();
@@ -110,121 +142,18 @@ static int put_json(const struct changes *c)
 			cli_json_str(o, "old_path", c->v[i].old_path);
 		cli_json_str(o, "mode", mode);
 		(void)cJSON_AddNumberToObject(o, "size", (double)c->v[i].size);
+		if (c->v[i].kind == 'M' || c->v[i].kind == 'R')
+			(void)cJSON_AddItemToObject(o, "changed", json_what(&c->v[i]));
 		(void)cJSON_AddItemToArray(list, o);
 	}
 	return cli_print_json(list);
-}
-
-/* ---- by content ---- */
-
-struct side {
-	int fd; /* -1: nothing there */
-	uint32_t mode;
-	char label[4200];
-};
-
-static int load(struct ctl *ctl, const char *rev, const char *path, char letter, struct side *s)
-{
-	int r = ctl_cat(ctl, rev, path, NULL, &s->fd, &s->mode);
-
-	(void)snprintf(s->label, sizeof(s->label), r < 0 ? "/dev/null" : "%c%s", letter, path);
-	if (r < 0)
-		s->fd = -1;
-	return r == -ENOENT || r == -EISDIR ? 0 : r;
-}
-
-static bool readable(const struct side *s)
-{
-	return s->fd < 0 || S_ISREG(s->mode) || S_ISLNK(s->mode);
-}
-
-static bool huge(const struct side *s)
-{
-	struct stat st;
-
-	return s->fd >= 0 && !fstat(s->fd, &st) && st.st_size > CONTENT_MAX;
-}
-
-/* diff(1) on the two descriptors, by their names in /proc. */
-static int spawn_diff(const struct side *a, const struct side *b)
-{
-	char pa[40] = "/dev/null", pb[40] = "/dev/null";
-	char la[sizeof(a->label)], lb[sizeof(b->label)];
-	char *argv[] = {(char[]){"diff"},
-			(char[]){"-u"},
-			(char[]){"--label"},
-			la,
-			(char[]){"--label"},
-			lb,
-			pa,
-			pb,
-			NULL};
-	posix_spawn_file_actions_t act;
-	int r, status;
-	pid_t pid;
-
-	if (posix_spawn_file_actions_init(&act))
-		return -ENOMEM;
-	memcpy(la, a->label, sizeof(la));
-	memcpy(lb, b->label, sizeof(lb));
-	/* dup2 onto themselves would keep CLOEXEC in old libcs: use numbers of their own */
-	if (a->fd >= 0) {
-		(void)snprintf(pa, sizeof(pa), "/proc/self/fd/%d", 100);
-		(void)posix_spawn_file_actions_adddup2(&act, a->fd, 100);
-	}
-	if (b->fd >= 0) {
-		(void)snprintf(pb, sizeof(pb), "/proc/self/fd/%d", 101);
-		(void)posix_spawn_file_actions_adddup2(&act, b->fd, 101);
-	}
-	(void)fflush(stdout);
-	r = posix_spawnp(&pid, "diff", &act, NULL, argv, environ);
-	(void)posix_spawn_file_actions_destroy(&act);
-	if (r)
-		return -r;
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return ret_nerrno();
-	/* Nobody reads any more: the same end as when we had written it. */
-	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE)
-		(void)raise(SIGPIPE);
-	return WIFEXITED(status) && WEXITSTATUS(status) < 2 ? 0 : -EIO;
-}
-
-static int put_content(struct ctl *ctl, const char *rev_a, const char *rev_b,
-		       const struct change *c)
-{
-	struct side a = {.fd = -1, .label = "/dev/null"}, b = a;
-	cleanup_fd int fda = -1, fdb = -1;
-	int r = 0;
-
-	if (S_ISDIR(c->mode) && c->kind != 'T')
-		return 0;
-	if (c->kind != 'A')
-		r = load(ctl, rev_a, c->old_path ? c->old_path : c->path, 'a', &a);
-	fda = a.fd;
-	if (r >= 0 && c->kind != 'D')
-		r = load(ctl, rev_b, c->path, 'b', &b);
-	fdb = b.fd;
-	if (r < 0)
-		return r;
-	if (a.fd < 0 && b.fd < 0)
-		return 0;
-	if (a.fd >= 0 && b.fd >= 0 && a.mode != b.mode)
-		printf("mode of %s: %06o -> %06o\n", b.label + 1, a.mode, b.mode);
-	if (!readable(&a) || !readable(&b))
-		return 0;
-	if (huge(&a) || huge(&b)) {
-		printf("%s and %s differ; they are over 32 MiB and not shown\n", a.label, b.label);
-		return 0;
-	}
-	return spawn_diff(&a, &b);
 }
 
 /* ---- the command ---- */
 
 struct args {
 	const char *env;
-	bool stat, names, json;
+	struct cli_diff_opts show;
 	const char *a, *b, *path;
 };
 
@@ -258,17 +187,25 @@ static int words(struct args *a, char **rest, int n, char **ret_path)
 	return -1;
 }
 
-static int put_all(const struct args *a, struct ctl *ctl, const struct changes *c)
+static int put_all(struct cli_page *pg, const struct cli_diff_opts *o, struct ctl *ctl,
+		   const char *rev_a, const char *rev_b, const struct changes *c)
 {
-	if (a->json)
-		return put_json(c);
-	for (size_t i = 0; !a->stat && i < c->n; i++)
-		put_name(&c->v[i]);
-	if (a->stat)
-		put_stat(c);
-	for (size_t i = 0; !a->stat && !a->names && i < c->n; i++) {
-		int r = put_content(ctl, a->a ? a->a : "head", a->b, &c->v[i]);
+	int r = 0;
 
+	if (o->json)
+		return put_json(c);
+	for (size_t i = 0; o->raw && i < c->n; i++)
+		put_raw(&c->v[i]);
+	for (size_t i = 0; !o->raw && !o->stat && i < c->n; i++)
+		put_name(pg, &c->v[i]);
+	if (o->stat)
+		put_stat(c);
+	if (o->stat || o->names || o->raw)
+		return cli_done();
+	for (size_t i = 0; r >= 0 && i < c->n && !ferror(stdout); i++) {
+		r = diff_put_content(pg, ctl, rev_a, rev_b, &c->v[i]);
+		if (r < 0)
+			cli_page_end(pg);
 		if (r == -ENOENT)
 			return cli_fail(CLI_FAILED,
 					"diff: the program diff is not installed; --name-status "
@@ -279,14 +216,36 @@ static int put_all(const struct args *a, struct ctl *ctl, const struct changes *
 	return cli_done();
 }
 
+int cli_diff_check(const struct cli_diff_opts *o, const char *name)
+{
+	if (o->raw && (o->stat || o->json))
+		return cli_fail(CLI_USAGE, "%s: -z is of names; --stat and --json have none", name);
+	return -1;
+}
+
+int cli_diff_between(struct ctl *ctl, const char *a, const char *b, const struct cli_diff_opts *o,
+		     struct cli_page *pg)
+{
+	__attribute__((cleanup(changes_release))) struct changes c = {0};
+	struct diag diag = {0};
+	int r = ctl_diff(ctl, a, b, &diag, on_change, &c);
+
+	if (r < 0)
+		return cli_fail_errno(r, &diag, "diff");
+	return put_all(pg, o, ctl, a, b, &c);
+}
+
 static int diff(struct args *a, char **rest, int n)
 {
 	__attribute__((cleanup(changes_release))) struct changes c = {0};
 	cleanup_env struct cli_env e = {0};
 	cleanup_free char *path = NULL;
 	struct diag diag = {0};
-	int r = words(a, rest, n, &path);
+	struct cli_page pg;
+	int r = cli_diff_check(&a->show, "diff");
 
+	if (r < 0)
+		r = words(a, rest, n, &path);
 	if (r >= 0)
 		return r;
 	r = cli_connect(a->env, &e.client, &e.ctl);
@@ -296,7 +255,12 @@ static int diff(struct args *a, char **rest, int n)
 	r = ctl_diff(e.ctl, a->a, a->b, &diag, on_change, &c);
 	if (r == -ENOENT && n && *diag.text)
 		return cli_fail(CLI_NOT_FOUND, "%s; a path has a slash, such as ./src", diag.text);
-	return r < 0 ? cli_fail_errno(r, &diag, "diff") : put_all(a, e.ctl, &c);
+	if (r < 0)
+		return cli_fail_errno(r, &diag, "diff");
+	cli_page_start(&pg, a->show.no_pager || a->show.raw || a->show.json);
+	r = put_all(&pg, &a->show, e.ctl, a->a ? a->a : "head", a->b, &c);
+	cli_page_end(&pg);
+	return r;
 }
 
 static int run(int argc, char **argv)
@@ -305,10 +269,7 @@ static int run(int argc, char **argv)
 	const struct cli_opt opts[] = {
 		{"env", 'e', CLI_TEXT, &a.env, "NAME",
 		 "environment; default: this directory's, or 'default'"},
-		{"name-status", 0, CLI_FLAG, &a.names, NULL,
-		 "only the kind of change and the path"},
-		{"stat", 0, CLI_FLAG, &a.stat, NULL, "only how much"},
-		{"json", 0, CLI_FLAG, &a.json, NULL, "the list as JSON"},
+		CLI_DIFF_OPTS(a.show),
 		{0},
 	};
 	char **rest;
@@ -319,12 +280,14 @@ static int run(int argc, char **argv)
 
 const struct cli_command cmd_diff = {
 	.name = "diff",
-	.args = "[A [B]] [PATH] [-e NAME] [--name-status | --stat | --json]",
+	.args = "[A [B]] [PATH] [-e NAME] [--name-status | --stat | --json | -z]",
 	.summary = "what changed",
 	.details =
 		"Without revisions: from head to the working tree; A: from A to the working tree; A B:\n"
 		"between the two. PATH (with a slash; relative to /workspace) limits it to that file or\n"
-		"directory. Kinds: A added, M modified, D deleted, R renamed, T of another type.\n\n"
+		"directory. Kinds: A added, M modified, D deleted, R renamed, T of another type. With -z names are as they\n"
+		"are: the kind, the path, of a rename the old and the new one, with a NUL after each.\n\n"
+		"On a terminal it is in colours (not with NO_COLOR), and by the page: through PAGER, or less.\n\n"
 		"Examples:\n  rattan diff\n  rattan diff base head --name-status\n  rattan diff ./src\n",
 	.run = run,
 };

@@ -116,6 +116,21 @@ int cli_connect(const char *env, struct client **ret, struct ctl **ret_ctl)
 	return r < 0 ? cli_fail_errno(r, &diag, "the environment cannot be reached") : -1;
 }
 
+void cli_env_here(char ret[static CLI_ENV_MAX])
+{
+	cleanup_free char *cwd = realpath(".", NULL), *inside = NULL;
+	struct search s = {0};
+	struct diag ignored = {0};
+
+	/* What is looked for is above a path: above one in this directory. */
+	if (cwd && asprintf(&inside, "%s/.", cwd) < 0)
+		inside = NULL;
+	s.cwd = inside;
+	if (inside)
+		(void)!ctl_env_list(NULL, &ignored, on_env, &s);
+	(void)snprintf(ret, CLI_ENV_MAX, "%s", s.rank ? s.best : "default");
+}
+
 int cli_writable(const struct cli_list *more, const char ***ret)
 {
 	static const char *const agent[] = {"/workspace", "/tmp", "/var/tmp", "/home/user"};

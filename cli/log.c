@@ -5,15 +5,81 @@
 
 #include "cli/cli.h"
 
+struct name {
+	char name[256], id[65];
+	bool at_base, told;
+};
+
 struct out {
 	cJSON *json; /* or NULL: text */
 	unsigned long left, shown, damaged;
 	const char *head; /* where it is */
+	struct name *names;
+	size_t nnames;
 };
+
+static int on_ref(void *arg, const struct ctl_ref *r)
+{
+	struct out *o = arg;
+	struct name *v;
+
+	/* What every store has, and is the base where it is one. */
+	if (!strcmp(r->name, "base/host"))
+		return 0;
+	v = reallocarray(o->names, o->nnames + 1, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	o->names = v;
+	v = &v[o->nnames++];
+	*v = (struct name){.at_base = r->at_base};
+	memcpy(v->name, r->name, sizeof(v->name));
+	memcpy(v->id, r->id, sizeof(v->id));
+	return 0;
+}
 
 static bool is_head(const struct out *o, const struct ctl_commit *cm)
 {
 	return !cm->damaged && !strcmp(cm->id, o->head);
+}
+
+static bool names(const struct name *n, const struct ctl_commit *cm)
+{
+	return *n->id && !cm->damaged && !strcmp(n->id, cm->id);
+}
+
+/* "(v1, v2)": its tags. A label that is none of them: an automatic state's says whose it is, another's was a tag that has been moved
+ * or removed since, and names nothing any more. */
+static void put_names(const struct out *o, const struct ctl_commit *cm, bool sep)
+{
+	const char *before = sep ? "  (" : "(";
+	bool label = *cm->label;
+
+	for (size_t i = 0; i < o->nnames; i++) {
+		if (!names(&o->names[i], cm))
+			continue;
+		printf("%s%s", before, o->names[i].name);
+		before = ", ";
+		label &= strcmp(o->names[i].name, cm->label) != 0;
+	}
+	if (label) {
+		printf("%s%s", before, cm->automatic ? "" : "labelled ");
+		cli_put(stdout, cm->label);
+		before = ", ";
+	}
+	if (*before == ',')
+		printf(")");
+}
+
+/* What no line above has told: the names of bases, and of states that are not listed. */
+static void put_others(const struct out *o)
+{
+	for (size_t i = 0; i < o->nnames; i++)
+		if (!o->names[i].told)
+			printf("%-12.12s  (%s)\n",
+			       *o->names[i].id       ? o->names[i].id
+			       : o->names[i].at_base ? "base"
+						     : "-",
+			       o->names[i].name);
 }
 
 static void put_text(const struct out *o, const struct ctl_commit *cm)
@@ -32,19 +98,19 @@ static void put_text(const struct out *o, const struct ctl_commit *cm)
 	       (unsigned long long)cm->modified, (unsigned long long)cm->deleted);
 	printf("%s%s", is_head(o, cm) ? "[head] " : "", cm->automatic ? "[auto] " : "");
 	cli_put(stdout, message);
-	if (*cm->label) {
-		printf("%s(", *message ? "  " : "");
-		cli_put(stdout, cm->label);
-		printf(")");
-	}
+	put_names(o, cm, *message);
 	printf("\n");
 }
 
 static void put_json(const struct out *out, const struct ctl_commit *cm)
 {
-	cJSON *o = cJSON_CreateObject();
+	cJSON *o = cJSON_CreateObject(), *tags = cJSON_AddArrayToObject(o, "tags");
 	char when[40] = "";
 	struct tm tm;
+
+	for (size_t i = 0; i < out->nnames; i++)
+		if (names(&out->names[i], cm))
+			(void)cJSON_AddItemToArray(tags, cJSON_CreateString(out->names[i].name));
 
 	if (gmtime_r(&cm->time.tv_sec, &tm))
 		(void)strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
@@ -67,6 +133,8 @@ static int on_commit(void *arg, const struct ctl_commit *cm)
 {
 	struct out *o = arg;
 
+	for (size_t i = 0; i < o->nnames; i++)
+		o->names[i].told |= names(&o->names[i], cm);
 	if (!o->left)
 		return 0;
 	o->left--;
@@ -118,14 +186,19 @@ static int run(int argc, char **argv)
 	out.head = st.head;
 	if (json)
 		out.json = cJSON_CreateArray();
-	r = ctl_log(e.ctl, all, automatic, &diag, on_commit, &out);
+	r = ctl_refs(e.ctl, all, &diag, on_ref, &out);
+	if (r == 0)
+		r = ctl_log(e.ctl, all, automatic, &diag, on_commit, &out);
 	ctl_status_release(&st);
+	if (r == 0 && !json && !out.shown)
+		printf("no commits yet: %s is at its base\n", client_env(e.client));
+	if (r == 0 && !json)
+		put_others(&out);
+	free(out.names);
 	if (r < 0) {
 		cJSON_Delete(out.json);
 		return cli_fail_errno(r, &diag, "log");
 	}
-	if (!json && !out.shown)
-		printf("no commits yet: %s is at its base\n", client_env(e.client));
 	r = json ? cli_print_json(out.json) : cli_done();
 	return out.damaged && r == CLI_OK ? CLI_FAILED : r;
 }
@@ -135,9 +208,10 @@ const struct cli_command cmd_log = {
 	.args = "[-e NAME] [--all] [--auto] [-n N] [--json]",
 	.summary = "commits, newest first",
 	.details =
-		"A line is: id, time, files added ~modified -deleted, message, (label). [head] is the\n"
+		"A line is: id, time, files added ~modified -deleted, message, (tags). [head] is the\n"
 		"commit that the environment is at; [auto], with --auto, what a rollback, a reset or the\n"
-		"end of an MCP session left behind. Of a fork also those before it.\n\n"
+		"end of an MCP session left behind, and the states after each of a session's calls. Of a fork also those before it.\n"
+		"Last come other names that a revision may have: of bases, and of states that are not listed.\n\n"
 		"Example:\n  rattan log -n 10\n",
 	.run = run,
 };

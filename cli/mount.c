@@ -5,7 +5,7 @@
 
 #include "cli/cli.h"
 
-static int mount_rev(const char *env, const char *rev, const char *dir)
+static int mount_rev(const char *env, const char *rev, const char *dir, bool rw)
 {
 	cleanup_free char *real = realpath(dir, NULL);
 	char name[CLI_ENV_MAX];
@@ -22,17 +22,20 @@ static int mount_rev(const char *env, const char *rev, const char *dir)
 	if (r >= 0)
 		return r;
 	(void)snprintf(name, sizeof(name), "%s", client_env(e.client));
-	r = ctl_mount(NULL, name, rev, real, &diag);
+	r = ctl_mount(NULL, name, rev, real, rw, &diag);
 	if (r < 0)
 		return cli_fail_errno(r, &diag, "mount");
-	printf("%s of %s is at %s; rattan umount %s takes it away\n", rev, name, dir, dir);
+	printf("%s of %s is at %s; rattan umount %s takes it away%s\n", rev, name, dir, dir,
+	       rw ? ", with what is written there" : "");
 	return cli_done();
 }
 
 static int run_mount(int argc, char **argv)
 {
 	const char *env = NULL;
+	bool rw = false;
 	const struct cli_opt opts[] = {
+		{"rw", 0, CLI_FLAG, &rw, NULL, "writable; what is written goes away at umount"},
 		{"env", 'e', CLI_TEXT, &env, "NAME",
 		 "environment; default: this directory's, or 'default'"},
 		{0},
@@ -46,7 +49,7 @@ static int run_mount(int argc, char **argv)
 		return cli_fail(CLI_USAGE,
 				"mount: give a revision and an empty directory: rattan mount head "
 				"DIR");
-	return mount_rev(env, rest[0], rest[1]);
+	return mount_rev(env, rest[0], rest[1], rw);
 }
 
 static int run_umount(int argc, char **argv)
@@ -70,10 +73,13 @@ static int run_umount(int argc, char **argv)
 
 const struct cli_command cmd_mount = {
 	.name = "mount",
-	.args = "REV DIR [-e NAME]",
-	.summary = "a commit as a read-only file system on the host",
-	.details = "Needs fusermount3. REV as for rollback. Served until umount.\n\n"
-		   "Example:\n  mkdir /tmp/view && rattan mount head /tmp/view\n",
+	.args = "REV DIR [--rw] [-e NAME]",
+	.summary = "a commit as a file system on the host, read-only or to try things in",
+	.details =
+		"Needs fusermount3. REV as for rollback. Served until umount. With --rw it can be written to: nothing\n"
+		"but this mount sees that, and it is gone when the mount is.\n\n"
+		"Example:\n  mkdir /tmp/view && rattan mount head /tmp/view\n"
+		"  rattan umount /tmp/view && rattan mount head /tmp/view --rw   # to try things in\n",
 	.run = run_mount,
 };
 

@@ -30,26 +30,6 @@ const char *cli_nearest(const char *given, const char *const *names)
 	return best;
 }
 
-/* ---- help ---- */
-
-static void print_help(const struct cli_command *cmd, const struct cli_opt *opts)
-{
-	printf("usage: rattan %s%s%s\n%s\n", cmd->name, *cmd->args ? " " : "", cmd->args,
-	       cmd->summary);
-	if (opts->name)
-		printf("\n");
-	for (const struct cli_opt *o = opts; o->name; o++) {
-		char left[64];
-
-		(void)snprintf(left, sizeof(left), "%s%c%s--%s%s%s", o->letter ? "-" : " ",
-			       o->letter ? o->letter : ' ', o->letter ? ", " : "  ", o->name,
-			       o->arg ? " " : "", o->arg ? o->arg : "");
-		printf("  %-26s %s\n", left, o->help);
-	}
-	printf("  %-26s %s\n", "    --help", "this text");
-	printf("\n%s", cmd->details);
-}
-
 /* ---- parsing ---- */
 
 static int unknown(const struct cli_command *cmd, const struct cli_opt *opts, const char *given)
@@ -107,10 +87,10 @@ static int take(const struct cli_command *cmd, const struct cli_opt *opts, int a
 		(void)snprintf(name, sizeof(name), "%.*s", eq ? (int)(eq - s - 2) : 60, s + 2);
 	else
 		(void)snprintf(name, sizeof(name), "%c", s[1]);
-	if (!strcmp(name, "help") || (!is_long && s[1] == 'h')) {
-		print_help(cmd, opts);
-		return cli_done();
-	}
+	if (!strcmp(name, "help") || (!is_long && s[1] == 'h'))
+		return cli_help(cmd, opts);
+	if (!strcmp(name, "dump-help"))
+		return cli_help_dump(cmd, opts);
 	for (; o->name; o++)
 		if (is_long ? !strcmp(o->name, name) : o->letter == s[1])
 			break;

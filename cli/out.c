@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "cli/cli.h"
 
 int cli_fail(int code, const char *fmt, ...)
@@ -42,16 +43,31 @@ int cli_fail_errno(int r, const struct diag *diag, const char *what)
 	return cli_fail(cli_exit_of(r), "%s: %s", what, err_text(r));
 }
 
+static void put_shown(FILE *f, const char *s, size_t len, const char *as_is)
+{
+	const uint8_t *p = (const uint8_t *)s, *end = p + len;
+
+	while (p < end) {
+		size_t n = utf8_len(p, (size_t)(end - p));
+
+		if (n && (utf8_shown(p, n) || (n == 1 && *p && strchr(as_is, *p)))) {
+			(void)fwrite(p, 1, n, f);
+			p += n;
+			continue;
+		}
+		for (n = n ? n : 1; n > 0; n--)
+			fprintf(f, "\\x%02x", *p++);
+	}
+}
+
 void cli_put(FILE *f, const char *s)
 {
-	for (; *s; s++) {
-		unsigned char c = (unsigned char)*s;
+	put_shown(f, s, strlen(s), "");
+}
 
-		if (c < 0x20 || c == 0x7f)
-			fprintf(f, "\\x%02x", c);
-		else
-			fputc(c, f);
-	}
+void cli_put_text(FILE *f, const char *s, size_t n)
+{
+	put_shown(f, s, n, "\t\n");
 }
 
 void cli_put_size(FILE *f, uint64_t bytes)
@@ -69,32 +85,13 @@ void cli_put_size(FILE *f, uint64_t bytes)
 	fprintf(f, "%.1f %s", v, units[u]);
 }
 
-/* Length of the UTF-8 sequence at @s, 0 when it is none. */
-static size_t utf8(const unsigned char *s)
-{
-	size_t len = s[0] < 0x80   ? 1
-		     : s[0] < 0xc2 ? 0
-		     : s[0] < 0xe0 ? 2
-		     : s[0] < 0xf0 ? 3
-		     : s[0] < 0xf5 ? 4
-				   : 0;
-
-	for (size_t i = 1; i < len; i++)
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
-	    (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
-		return 0;
-	return len;
-}
-
 void cli_json_str(cJSON *o, const char *key, const char *s)
 {
 	cleanup_buf struct buf b = {0};
 	int r = 0;
 
 	while (r >= 0 && *s) {
-		size_t n = utf8((const unsigned char *)s);
+		size_t n = utf8_len(s, strlen(s));
 
 		r = n ? buf_put(&b, s, n) : buf_puts(&b, "\xef\xbf\xbd");
 		s += n ? n : 1;

@@ -175,22 +175,49 @@ static int split(const struct cli_list *set, struct diag *diag, struct role_valu
 	return 0;
 }
 
-static int make_plan(const struct profile *p, const struct cli_list *set, struct diag *diag,
-		     struct role_plan *ret)
+/* The control sockets there would lead out of the session, to whatever the user may do; a path that is a link is refused when it is
+ * bound. */
+static int check_own(const struct role_plan *plan, const char *const *own, struct diag *diag)
+{
+	for (size_t i = 0; i < plan->n; i++) {
+		const struct role_mount *m = &plan->mounts[i];
+		cleanup_free char *real = NULL;
+
+		if (m->kind != ROLE_RO && m->kind != ROLE_RW)
+			continue;
+		real = realpath(m->source, NULL);
+		for (const char *const *o = own; *o; o++)
+			if (hostdir_below(real ? real : m->source, *o) ||
+			    hostdir_below(*o, real ? real : m->source))
+				return diag_set(diag, -EINVAL,
+						"%s (%s) holds, or is part of, rattan's own data, "
+						"which no session is given",
+						m->source, m->why);
+	}
+	return 0;
+}
+
+static int make_plan(const struct profile *p, const struct profile_local *l,
+		     const struct cli_list *set, struct diag *diag, struct role_plan *ret)
 {
 	struct role_value *values = NULL;
 	int r = split(set, diag, &values);
 
 	if (r == 0)
 		r = role_plan(p->role, values, set->n, diag, ret);
+	if (r == 0) {
+		r = check_own(ret, l->closed, diag);
+		if (r < 0)
+			role_plan_release(ret);
+	}
 	for (size_t i = 0; values && i < set->n; i++)
 		free((void *)(uintptr_t)values[i].name);
 	free(values);
 	return r;
 }
 
-int cli_profile_explain(const struct profile *p, const struct cli_list *set, char *const *paths,
-			int npaths)
+int cli_profile_explain(const struct profile *p, const struct profile_local *l,
+			const struct cli_list *set, char *const *paths, int npaths)
 {
 	cleanup_buf struct buf b = {0};
 	struct role_plan plan = {0};
@@ -202,7 +229,7 @@ int cli_profile_explain(const struct profile *p, const struct cli_list *set, cha
 	if (npaths)
 		return explain_paths(p, paths, npaths);
 	if (p->role && set->n) {
-		r = make_plan(p, set, &d, &plan);
+		r = make_plan(p, l, set, &d, &plan);
 		if (r < 0)
 			return cli_fail_errno(r, &d, "the role");
 		put_plan(&plan);
@@ -282,8 +309,8 @@ static void own_name(const char *profile, char ret[static 64])
 	(void)snprintf(ret + n, 64 - n, "%s-%d", n ? "" : "role", (int)getpid());
 }
 
-int cli_role_run(const struct profile *p, const struct cli_list *set, const char *session,
-		 char *const *argv, char *const *env)
+int cli_role_run(const struct profile *p, const struct profile_local *l, const struct cli_list *set,
+		 const char *session, char *const *argv, char *const *env)
 {
 	cleanup_free char **all = NULL;
 	struct role_plan plan = {0};
@@ -291,7 +318,7 @@ int cli_role_run(const struct profile *p, const struct cli_list *set, const char
 	char name[64];
 	sigset_t signals;
 	pid_t pid;
-	int r = make_plan(p, set, &d, &plan);
+	int r = make_plan(p, l, set, &d, &plan);
 
 	if (r < 0)
 		return cli_fail_errno(r, &d, "the role");

@@ -27,9 +27,10 @@ int cli_profile_read(const char *file, const struct profile_local *l, struct dia
 		     struct profile **ret) MUST_USE;
 
 /* Prints what it comes to; with @paths the verdict on each instead. An exit code. */
-int cli_profile_explain(const struct profile *p, const struct cli_list *set, char *const *paths,
-			int npaths);
+int cli_profile_explain(const struct profile *p, const struct profile_local *l,
+			const struct cli_list *set, char *const *paths, int npaths);
 
-/* A role's session with our standard streams: an exit code. @set: "NAME=VALUE" for its parameters. */
-int cli_role_run(const struct profile *p, const struct cli_list *set, const char *session,
-		 char *const *argv, char *const *env);
+/* A role's session with our standard streams: an exit code. @set: "NAME=VALUE" for its parameters. What is closed in @l is bound
+ * by no role. */
+int cli_role_run(const struct profile *p, const struct profile_local *l, const struct cli_list *set,
+		 const char *session, char *const *argv, char *const *env);

@@ -2,20 +2,16 @@
 #include <ctype.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/io.h"
 #include "cli/cli.h"
 #include "cli/run_internal.h"
-
-#define DENIALS_SHOWN 5 /* of those that a failed command met */
+#include "runner/terminal.h"
 
 enum {
-	POLL_MS = 100,
 	GRACE_MS = 3000,
 	ENV_FILE_MAX = 1 << 20
 };
@@ -128,6 +124,11 @@ static int plan_rest(const struct run_args *a, struct run_plan *p, struct diag *
 				a->cwd);
 	if (a->explain)
 		return 0;
+	if (a->interactive)
+		return a->ncmd ? diag_set(diag, -EINVAL,
+					  "shell: '%s' is too much: rattan run -- %s runs it",
+					  a->cmd[0], a->cmd[0])
+			       : 0;
 	if (!a->text && !a->ncmd)
 		return diag_set(diag, -EINVAL,
 				"run: there is no command; give one after --, or -c TEXT");
@@ -141,6 +142,12 @@ static int plan_rest(const struct run_args *a, struct run_plan *p, struct diag *
 }
 
 /* ---- the run ---- */
+
+static void terminal_freep(struct terminal **t)
+{
+	terminal_free(*t);
+}
+#define cleanup_terminal __attribute__((cleanup(terminal_freep)))
 
 int run_not_started(int r, const struct diag *diag)
 {
@@ -161,24 +168,6 @@ int run_not_started(int r, const struct diag *diag)
 	default:
 		return CLI_NO_SANDBOX;
 	}
-}
-
-/* Wait; a signal to us ends the command first kindly, a second one at once. *ret_signal: the first. */
-static int wait_for(struct run *run, const sigset_t *set, struct run_result *res, int *ret_signal)
-{
-	static const struct timespec now;
-	int r;
-
-	*ret_signal = 0;
-	while (!(r = run_wait(run, POLL_MS, res))) {
-		int sig = sigtimedwait(set, NULL, &now);
-
-		if (sig > 0) {
-			(void)run_kill(run, *ret_signal ? 0 : GRACE_MS);
-			*ret_signal = *ret_signal ? *ret_signal : sig;
-		}
-	}
-	return r;
 }
 
 static int code_of(const struct run_args *a, const struct run_result *res, int sig)
@@ -205,79 +194,40 @@ static int code_of(const struct run_args *a, const struct run_result *res, int s
 		       : cli_fail(res->code, "the command was ended: %s", res->error);
 }
 
-/* A command can only say "permission denied": the rule is told here. */
-static void say_denials(struct client_run *cr)
+/* What root did stays when it went well; else nothing of it does. An exit code, or 0: the command's own stands. */
+static int keep(struct client_run *cr, bool well)
 {
-	struct client_denials d = {0};
+	struct diag diag = {0};
+	int r = well ? client_run_keep(cr, &diag) : client_run_drop(cr, &diag);
 
-	if (client_run_denials(cr, DENIALS_SHOWN, &d) < 0)
-		return;
-	for (size_t i = 0; i < d.n; i++) {
-		fprintf(stderr, "rattan: refused: %s ", d.v[i].op);
-		cli_put(stderr, d.v[i].path);
-		fputs(" (", stderr);
-		cli_put(stderr, d.v[i].why);
-		fputs(")\n", stderr);
-	}
-	if (d.total > d.n && d.n == DENIALS_SHOWN)
-		fprintf(stderr, "rattan: refused %llu times in all\n", (unsigned long long)d.total);
-	client_denials_release(&d);
-}
-
-static void say_asked(const struct run_asked *a)
-{
-	cleanup_buf struct buf remedy = {0};
-
-	if (net_verdict_remedy(a->verdict, a->host, &remedy) < 0)
-		return;
-	fprintf(stderr, "rattan: %s: connect ",
-		net_verdict_refused(a->verdict) ? "refused" : "not reached");
-	if (a->host[0]) {
-		cli_put(stderr, a->host);
-		fprintf(stderr, ":%u ", a->port);
-	}
-	fprintf(stderr, "(%s%s%s)\n", net_verdict_text(a->verdict), remedy.len ? "; " : "",
-		remedy.len ? (const char *)remedy.data : "");
-}
-
-/* What the network was asked for: what was refused when the command failed, and with @all everything. */
-static void say_network(struct run *run, bool failed, bool all)
-{
-	struct run_asked *v = NULL;
-	size_t n, shown = 0;
-	uint64_t total;
-
-	if (run_asked(run, &v, &n, &total) < 0)
-		return;
-	for (size_t i = 0; i < n; i++) {
-		if (v[i].verdict == NET_OK) {
-			if (all)
-				fprintf(stderr, "rattan: network: %s:%u, %llu times\n", v[i].host,
-					v[i].port, (unsigned long long)v[i].count);
-		} else if (all || (failed && shown++ < DENIALS_SHOWN)) {
-			say_asked(&v[i]);
-		}
-	}
-	if (!all && shown > DENIALS_SHOWN)
-		fprintf(stderr, "rattan: and %zu more on the network; -v shows all\n",
-			shown - DENIALS_SHOWN);
-	free(v);
+	if (!well && r == 0)
+		fputs("rattan: the command failed: what it changed is taken back\n", stderr);
+	if (r == 0)
+		return 0;
+	r = cli_fail_errno(r, &diag, "what was provisioned");
+	return well ? r : 0;
 }
 
 static int run_it(const struct run_args *a, const struct run_plan *p, struct client *c,
 		  int *ret_code)
 {
+	struct client_terms terms = p->terms;
+	cleanup_terminal struct terminal *term = NULL;
+	cleanup_free char *own = NULL;
+	const char *text = NULL;
 	struct client_run *cr;
 	struct run_result res = {0};
 	struct diag diag = {0};
 	struct run_spec spec;
-	sigset_t set, old;
-	int r, sig;
+	int r, sig, kept = 0;
 
 	run_spec_init(&spec);
-	if (a->text || a->shell)
-		spec.shell = a->text ? a->text : a->cmd[0];
-	else
+	if (a->interactive)
+		text = own = shell_text(client_env(c));
+	else if (a->text || a->shell)
+		text = a->text ? a->text : a->cmd[0];
+	spec.shell = text;
+	if (!text)
 		spec.argv = (const char *const *)a->cmd;
 	spec.cwd = a->cwd;
 	spec.env = (const char *const *)p->vars;
@@ -291,30 +241,38 @@ static int run_it(const struct run_args *a, const struct run_plan *p, struct cli
 	*ret_code = run_profile_spec(a, p, &spec);
 	if (*ret_code >= 0)
 		return -ECANCELED;
-	(void)sigemptyset(&set);
-	(void)sigaddset(&set, SIGINT);
-	(void)sigaddset(&set, SIGTERM);
-	(void)sigaddset(&set, SIGHUP);
-	(void)sigaddset(&set, SIGQUIT);
-	(void)sigprocmask(SIG_BLOCK, &set, &old);
-	r = client_run_start(c, p->terms.tmp ? &p->terms : NULL, &spec,
-			     a->text ? a->text : a->cmd[0], &diag, &cr);
+	r = terminal_open(&term);
 	if (r < 0) {
-		(void)sigprocmask(SIG_SETMASK, &old, NULL);
+		*ret_code = cli_fail_errno(
+			r, NULL,
+			"cannot open a terminal for the command (/dev/ptmx); with its input and output "
+			"redirected it needs none");
+		return r;
+	}
+	terminal_lend(term, &spec);
+	terms.provision = a->provision;
+	r = client_run_start(c, terms.tmp || a->provision ? &terms : NULL, &spec,
+			     a->interactive ? "rattan shell"
+			     : text         ? text
+					    : a->cmd[0],
+			     &diag, &cr);
+	if (r < 0) {
 		*ret_code = run_not_started(r, &diag);
 		return r;
 	}
-	r = wait_for(client_run_of(cr), &set, &res, &sig);
-	if (r >= 0 && res.code != 0)
-		say_denials(cr);
+	r = terminal_wait(term, client_run_of(cr), GRACE_MS, &res, &sig);
 	if (r >= 0)
-		say_network(client_run_of(cr), res.code != 0, a->verbose);
+		run_tell_refused(cr, res.code != 0, a->verbose);
+	if (a->provision)
+		kept = keep(cr, r >= 0 && !sig && res.state == RUN_EXITED && !res.code &&
+					!res.timed_out);
 	client_run_free(cr);
-	(void)sigprocmask(SIG_SETMASK, &old, NULL);
 	if (a->verbose && *res.enforced)
 		fprintf(stderr, "rattan: what held: %s\n", res.enforced);
 	*ret_code =
 		r < 0 ? cli_fail_errno(r, NULL, "waiting for the command") : code_of(a, &res, sig);
+	if (kept > 0 && r >= 0)
+		*ret_code = kept;
 	return r < 0 ? r : 0;
 }
 
@@ -330,26 +288,6 @@ static int bind_all(const struct run_plan *p, struct client *c, struct diag *dia
 		r = client_add_bind(c, d->dir.fd, d->dir.path, d->mount, d->rw, diag);
 	}
 	return r;
-}
-
-static void tell(struct ctl *ctl, const char *env, uint64_t token_before)
-{
-	struct ctl_status s;
-
-	if (ctl_status(ctl, NULL, &s) < 0)
-		return;
-	if (s.dirty && s.token != token_before) {
-		fprintf(stderr,
-			"rattan: %s: %llu added, %llu modified, %llu deleted, %llu renamed, not "
-			"committed\n",
-			env, (unsigned long long)s.added, (unsigned long long)s.modified,
-			(unsigned long long)s.deleted, (unsigned long long)s.renamed);
-		fprintf(stderr, "rattan: to look:  rattan diff -e %s\n", env);
-		fprintf(stderr,
-			"rattan: to keep:  rattan commit -e %s -m TEXT   to drop:  rattan reset -e %s\n",
-			env, env);
-	}
-	ctl_status_release(&s);
 }
 
 static uint64_t token_of(struct ctl *ctl)
@@ -398,7 +336,7 @@ int run_with_client(const struct run_args *a, const struct run_plan *p, struct c
 	if (a->rm)
 		drop(ctl);
 	else
-		tell(ctl, client_env(c), token);
+		run_tell_changes(ctl, client_env(c), token);
 	client_ctl_put(c, ctl, false);
 	return code;
 }
@@ -437,8 +375,20 @@ static int start(const struct run_args *a)
 
 static int check_options(const struct run_args *a)
 {
+	if (a->interactive && (a->text || a->shell))
+		return cli_fail(CLI_USAGE, "shell: a command is for rattan run");
+	if (a->interactive && (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)))
+		return cli_fail(CLI_USAGE, "shell: standard input and output are not a terminal; "
+					   "rattan run -- bash reads commands from elsewhere");
 	if (a->keep && a->rm)
 		return cli_fail(CLI_USAGE, "run: --keep and --rm exclude each other");
+	if (a->provision && (a->profile || a->view.no_exec || a->view.writable.n ||
+			     a->view.binds.n || a->view.binds_ro.n || a->view.bind_cwd))
+		return cli_fail(
+			CLI_USAGE,
+			"run: --provision is root's, to whom all of the environment is open "
+			"and nothing of the host: --profile, --bind, --writable-root and "
+			"--no-exec-workspace do not go with it");
 	if (a->write_through && !a->profile)
 		return cli_fail(CLI_USAGE,
 				"run: --write-through needs a --profile that says where");
@@ -450,9 +400,9 @@ static int check_options(const struct run_args *a)
 	return -1;
 }
 
-static int run(int argc, char **argv)
+int run_main(const struct cli_command *cmd, int argc, char **argv, bool interactive)
 {
-	struct run_args a = {0};
+	struct run_args a = {.interactive = interactive};
 	const struct cli_opt opts[] = {
 		CLI_VIEW_OPTS(a.view),
 		{"cwd", 0, CLI_TEXT, &a.cwd, "DIR",
@@ -474,6 +424,8 @@ static int run(int argc, char **argv)
 		{"session", 0, CLI_TEXT, &a.session, "NAME", "name of a role's session"},
 		{"write-through", 0, CLI_FLAG, &a.write_through, NULL,
 		 "with a managed profile: what is written goes to the host at once"},
+		{"provision", 0, CLI_FLAG, &a.provision, NULL,
+		 "as root of the environment; a failure takes everything back"},
 		{"keep", 0, CLI_FLAG, &a.keep, NULL,
 		 "leave changes in the environment (the default)"},
 		{"rm", 0, CLI_FLAG, &a.rm, NULL, "drop uncommitted changes at the end"},
@@ -481,7 +433,7 @@ static int run(int argc, char **argv)
 		 "say what held and what changed, also off a terminal"},
 		{0},
 	};
-	int r = cli_parse(&cmd_run, opts, argc, argv, true, &a.cmd, &a.ncmd);
+	int r = cli_parse(cmd, opts, argc, argv, true, &a.cmd, &a.ncmd);
 
 	if (r < 0)
 		r = check_options(&a);
@@ -492,6 +444,11 @@ static int run(int argc, char **argv)
 	cli_list_release(&a.env_files);
 	cli_list_release(&a.set);
 	return r;
+}
+
+static int run(int argc, char **argv)
+{
+	return run_main(&cmd_run, argc, argv, false);
 }
 
 const struct cli_command cmd_run = {

@@ -11,7 +11,8 @@ struct run_args {
 	bool explain, write_through;
 	const char *cwd, *timeout, *text, *promises;
 	struct cli_list setenv, env_files;
-	bool keep, rm, verbose, shell;
+	bool keep, rm, verbose, shell, provision;
+	bool interactive; /* rattan shell: the command is a shell of the sandbox */
 	char **cmd;
 	int ncmd;
 };
@@ -35,3 +36,14 @@ int run_with_client(const struct run_args *a, const struct run_plan *p, struct c
 int run_profiled(const struct run_args *a, struct run_plan *plan);
 /* What the profile says of the run itself: -1, or an exit code when it cannot start. */
 int run_profile_spec(const struct run_args *a, const struct run_plan *p, struct run_spec *spec);
+
+/* The whole of a command that runs one; an exit code. @interactive: it is a shell, and none is given. */
+int run_main(const struct cli_command *cmd, int argc, char **argv, bool interactive);
+
+/* run_tell.c: after the command. What it was refused when it @failed, and of its network with @all everything. */
+void run_tell_refused(struct client_run *cr, bool failed, bool all);
+/* What it has changed since the tree was at @token_before, and what can be done about it. */
+void run_tell_changes(struct ctl *ctl, const char *env, uint64_t token_before);
+
+/* shell.c: the command line of an interactive shell whose prompt names @env; for free(). NULL: no memory. */
+char *shell_text(const char *env);

@@ -158,8 +158,8 @@ int run_profiled(const struct run_args *a, struct run_plan *plan)
 				"run: --limit disk counts what an environment keeps, and "
 				"with --write-through it keeps nothing");
 	if (a->explain)
-		return cli_profile_explain(p, &a->set, a->cmd, a->ncmd);
+		return cli_profile_explain(p, &local.l, &a->set, a->cmd, a->ncmd);
 	if (p->family == PROFILE_ROLE)
-		return cli_role_run(p, &a->set, a->session, a->cmd, plan->vars);
+		return cli_role_run(p, &local.l, &a->set, a->session, a->cmd, plan->vars);
 	return p->family == PROFILE_AGENT ? run_agent(a, plan, p) : run_managed(a, plan, p);
 }

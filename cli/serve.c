@@ -11,8 +11,8 @@
 
 struct args {
 	struct cli_view_opts view;
-	const char *prefix, *level, *profile, *sandbox;
-	bool keep, no_checkpoints, write_through;
+	const char *prefix, *level, *log, *profile, *sandbox, *max_wait;
+	bool keep, no_checkpoints, write_through, read_only;
 };
 
 /* Whoever types "rattan" sees nothing happen otherwise. */
@@ -24,6 +24,20 @@ static void greet(void)
 			"For people: rattan --help\n");
 }
 
+/* 0, or an exit code. */
+static int seconds_of(const char *text, unsigned *ret)
+{
+	char *end;
+	unsigned long n = strtoul(text, &end, 10);
+
+	if (end == text || *end || *text == '-' || n < 1 || n > 3600)
+		return cli_fail(CLI_USAGE,
+				"serve: --max-wait is a number of seconds from 1 to 3600, not '%s'",
+				text);
+	*ret = (unsigned)n;
+	return 0;
+}
+
 static int start(const struct args *a, struct mcp_serve_opts *o)
 {
 	int r;
@@ -32,6 +46,15 @@ static int start(const struct args *a, struct mcp_serve_opts *o)
 		return cli_fail(CLI_USAGE,
 				"serve: --log-level is error, warn, info or debug, not '%s'",
 				a->level);
+	o->read_only = a->read_only;
+	r = a->max_wait ? seconds_of(a->max_wait, &o->max_wait_s) : 0;
+	if (r)
+		return r;
+	r = a->log ? log_to_file(a->log) : 0;
+	if (r < 0)
+		return cli_fail(CLI_FAILED, "serve: --log %s: %s", a->log,
+				r == -ENXIO ? "a pipe that nobody reads: start its reader first"
+					    : err_text(r));
 	greet();
 	r = mcp_serve(o);
 	return r < 0 ? cli_fail_errno(r, NULL, "the server could not start") : CLI_OK;
@@ -146,9 +169,35 @@ static int serve_profiled(const struct args *a, struct mcp_serve_opts *o)
 	return r;
 }
 
+/* "NAME" or "NAME@ID". */
+struct wanted {
+	const char *base;
+	char manager[8];
+};
+
+static int see_base(void *arg, const struct ctl_base_info *b)
+{
+	struct wanted *w = arg;
+	size_t n = strlen(b->name);
+
+	if (!strncmp(w->base, b->name, n) && (!w->base[n] || w->base[n] == '@'))
+		memcpy(w->manager, b->manager, sizeof(w->manager));
+	return 0;
+}
+
+/* Which tools there are is asked before anything is started; a base that is none is told by who starts on it. */
+static void find_manager(struct wanted *w)
+{
+	struct diag diag = {0};
+
+	if (w->base && strcmp(w->base, "host") != 0)
+		(void)!ctl_base_list(NULL, &diag, see_base, w);
+}
+
 static int serve(const struct args *a)
 {
-	cleanup_view struct cli_view v = {0};
+	struct diag refused = {0};
+	cleanup_view struct cli_view v = {.refused = &refused};
 	cleanup_free struct mcp_bind *binds = NULL;
 	struct mcp_serve_opts o = {.base = a->view.base,
 				   .keep = a->keep,
@@ -157,6 +206,7 @@ static int serve(const struct args *a)
 				   .tool_prefix = a->prefix,
 				   .version = RATTAN_VERSION,
 				   .log_level = LOG_WARN};
+	struct wanted w = {.base = a->view.base};
 	struct diag diag = {0};
 	int r;
 
@@ -174,6 +224,8 @@ static int serve(const struct args *a)
 	for (size_t i = 0; i < v.binds.n; i++)
 		binds[i] = (struct mcp_bind){v.binds.v[i].dir.fd, v.binds.v[i].dir.path,
 					     v.binds.v[i].mount, v.binds.v[i].rw};
+	/* Many clients show nothing of a server that does not start, and some start it once from elsewhere to look at it. */
+	o.refusal = refused.text[0] ? refused.text : NULL;
 	o.env = v.env;
 	o.limits = v.limits.run;
 	o.net_rules = v.net_on ? &v.net : NULL;
@@ -183,7 +235,10 @@ static int serve(const struct args *a)
 	o.binds = binds;
 	o.nbinds = v.binds.n;
 	o.bind_roots = v.binds.roots;
+	o.pacman_mirrors = (const char *const *)v.config.pacman_mirrors;
 	o.writable = v.writable;
+	find_manager(&w);
+	o.manager = w.manager[0] ? w.manager : NULL;
 	return start(a, &o);
 }
 
@@ -198,15 +253,32 @@ static int words(const char *called, const char *first)
 	return cli_fail(CLI_USAGE, "serve: '%s' is not an option; see rattan serve --help", first);
 }
 
+/* A profile on the command line is one decision: what the settings open goes with theirs alone. */
+static void choose(const struct args *a, cJSON *settings)
+{
+	static const char *const others[] = {
+		"profile", "sandbox", "write-through", "base",          "overlay", "overlay-cwd",
+		"bind",    "bind-ro", "bind-cwd",      "writable-root", "env",     NULL};
+
+	for (size_t i = 0; (a->profile || a->sandbox) && others[i]; i++)
+		cJSON_DeleteItemFromObjectCaseSensitive(settings, others[i]);
+}
+
 static int run(int argc, char **argv)
 {
 	struct args a = {0};
+	struct cli_config config = {0};
+	struct diag diag = {0};
 	const struct cli_opt opts[] = {
 		CLI_VIEW_OPTS(a.view),
 		{"no-checkpoints", 0, CLI_FLAG, &a.no_checkpoints, NULL,
 		 "no automatic state after each call"},
 		{"keep", 0, CLI_FLAG, &a.keep, NULL,
 		 "keep uncommitted changes when the server ends"},
+		{"read-only", 0, CLI_FLAG, &a.read_only, NULL,
+		 "offer only the tools that change nothing and run nothing"},
+		{"max-wait", 0, CLI_TEXT, &a.max_wait, "S",
+		 "no call blocks for longer, for clients that give up early; default: 55"},
 		{"tool-prefix", 0, CLI_TEXT, &a.prefix, "P",
 		 "of the file tools' names; default: rattan_"},
 		{"profile", 0, CLI_TEXT, &a.profile, "FILE",
@@ -217,14 +289,25 @@ static int run(int argc, char **argv)
 		 "with --sandbox or --profile: what is written goes to the host at once"},
 		{"log-level", 0, CLI_TEXT, &a.level, "L",
 		 "error, warn, info or debug; default: warn"},
+		{"log", 0, CLI_TEXT, &a.log, "FILE",
+		 "log to the end of FILE instead of standard error"},
 		{0},
 	};
 	char **rest;
 	int n, r = cli_parse(&cmd_serve, opts, argc, argv, false, &rest, &n);
 
+	if (r < 0 && n)
+		r = words(argv[0], rest[0]);
+	if (r < 0 && cli_config_load(&diag, &config) < 0)
+		r = cli_fail_errno(-EINVAL, &diag, "serve");
+	if (r < 0) {
+		choose(&a, config.serve);
+		r = cli_opts_fill(opts, config.serve, "serve");
+	}
 	if (r < 0)
-		r = n ? words(argv[0], rest[0]) : serve(&a);
+		r = serve(&a);
 	cli_view_opts_release(&a.view);
+	cli_config_release(&config);
 	return r;
 }
 

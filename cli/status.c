@@ -1,4 +1,5 @@
 /* rattan status: the state of an environment. */
+#include "apply/apply.h"
 #include "cli/cli.h"
 
 static void put_changes(const struct ctl_status *s)
@@ -7,9 +8,30 @@ static void put_changes(const struct ctl_status *s)
 		printf("changes      none since head\n");
 		return;
 	}
+	if (s->added + s->modified + s->deleted + s->renamed == 0) {
+		printf("changes      not committed, and too many, or too deep, to be counted\n");
+		return;
+	}
 	printf("changes      %llu added, %llu modified, %llu deleted, %llu renamed, not committed\n",
 	       (unsigned long long)s->added, (unsigned long long)s->modified,
 	       (unsigned long long)s->deleted, (unsigned long long)s->renamed);
+}
+
+static int on_run(void *arg, const struct apply_info *i)
+{
+	*(unsigned *)arg += i->state == APPLY_RUN_PENDING;
+	return 0;
+}
+
+/* An apply that was killed, and waits for the next one to undo it. */
+static unsigned apply_pending(const char *env)
+{
+	cleanup_free char *dir = NULL;
+	unsigned n = 0;
+
+	if (ctl_data_dir(&dir) < 0 || apply_list(dir, env, on_run, &n) < 0)
+		return 0;
+	return n;
 }
 
 static int put_text(const struct ctl_status *s)
@@ -31,6 +53,8 @@ static int put_text(const struct ctl_status *s)
 		cli_put(stdout, s->binds[i].mount);
 		printf(":%s\n", s->binds[i].rw ? "rw" : "ro");
 	}
+	if (apply_pending(s->env))
+		printf("apply        was killed half-way; the next rattan apply or unapply undoes it\n");
 	printf("running      %u command%s\nstore        ", s->leases, s->leases == 1 ? "" : "s");
 	cli_put_size(stdout, s->store_bytes);
 	printf(", ");
@@ -68,6 +92,7 @@ static int put_json(const struct ctl_status *s)
 	(void)cJSON_AddNumberToObject(o, "running", s->leases);
 	(void)cJSON_AddNumberToObject(o, "store_bytes", (double)s->store_bytes);
 	(void)cJSON_AddNumberToObject(o, "disk_free", (double)s->disk_free);
+	(void)cJSON_AddNumberToObject(o, "apply_pending", apply_pending(s->env));
 	(void)cJSON_AddNumberToObject(o, "daemon_pid", s->daemon_pid);
 	(void)cJSON_AddNumberToObject(o, "uptime_s", (double)s->uptime_s);
 	return cli_print_json(o);

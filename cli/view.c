@@ -36,15 +36,26 @@ static int add_dirs(struct cli_dirs *d, enum cli_dir_kind kind, const struct cli
 	return r;
 }
 
+static int add_cwd(struct cli_view *v, struct cli_dirs *d, enum cli_dir_kind kind,
+		   struct diag *diag)
+{
+	int r = cli_dirs_add_cwd(d, kind, diag);
+
+	if (r != -EINVAL || !v->refused)
+		return r;
+	*v->refused = *diag;
+	return 0;
+}
+
 static int collect(const struct cli_view_opts *o, struct cli_view *v, struct diag *diag)
 {
 	int r = 0;
 
 	v->binds.roots = v->overlays.roots = (const char *const *)v->config.bind_roots;
 	if (o->overlay_cwd)
-		r = cli_dirs_add_cwd(&v->overlays, CLI_OVERLAY, diag);
+		r = add_cwd(v, &v->overlays, CLI_OVERLAY, diag);
 	if (o->bind_cwd)
-		r = cli_dirs_add_cwd(&v->binds, CLI_BIND, diag);
+		r = add_cwd(v, &v->binds, CLI_BIND, diag);
 	if (r >= 0)
 		r = add_dirs(&v->overlays, CLI_OVERLAY, &o->overlays, diag);
 	if (r >= 0)
@@ -75,7 +86,7 @@ int cli_view(const struct cli_view_opts *o, struct cli_view *v, struct diag *dia
 		return -ENOMEM;
 	for (size_t i = 0; i < v->overlays.n; i++)
 		v->ov[i] = (struct ctl_overlay){v->overlays.v[i].dir.path, v->overlays.v[i].mount};
-	if (o->overlay_cwd || o->bind_cwd)
+	if ((o->overlay_cwd || o->bind_cwd) && !(v->refused && v->refused->text[0]))
 		cli_env_name(o->overlay_cwd ? v->overlays.v[0].dir.path : v->binds.v[0].dir.path,
 			     o->bind_cwd, v->name);
 	v->env = o->env ? o->env : *v->name ? v->name : NULL;

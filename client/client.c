@@ -9,9 +9,12 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/io.h"
 #include "base/log.h"
 #include "client/client_internal.h"
 #include "client/fence.h"
+#include "runner/orphan.h"
+#include "runner/spare.h"
 
 #define IDLE_MAX 8
 
@@ -27,12 +30,14 @@ struct bind {
 struct client {
 	/* constant after client_new; the strings are ours */
 	struct ctl_env_opts opts;
+	struct run_spare *spare; /* NULL: none */
 
 	pthread_mutex_t lock;
 	/* under lock */
 	struct ctl *idle[IDLE_MAX];
 	size_t nidle;
 	bool connected;
+	int scratch_fd; /* the last command's directory for temporary files is kept from being emptied; -1 */
 
 	pthread_mutex_t bind_lock; /* held over the calls that bind; before lock */
 	/* under bind_lock */
@@ -53,9 +58,11 @@ int client_new(const struct ctl_env_opts *o, struct client **ret)
 	struct client *c;
 	int r;
 
+	io_most_descriptors(); /* leases and binds are descriptors that are passed */
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
+	c->scratch_fd = -1;
 	(void)pthread_mutex_init(&c->lock, NULL);
 	(void)pthread_mutex_init(&c->bind_lock, NULL);
 	r = client_opts_dup(o, &c->opts);
@@ -65,6 +72,19 @@ int client_new(const struct ctl_env_opts *o, struct client **ret)
 	}
 	*ret = c;
 	return 0;
+}
+
+/* Takes @fd, -1: none any more. */
+static void scratch_keep(struct client *c, int fd)
+{
+	int old;
+
+	(void)pthread_mutex_lock(&c->lock);
+	old = c->scratch_fd;
+	c->scratch_fd = fd;
+	(void)pthread_mutex_unlock(&c->lock);
+	if (old >= 0)
+		(void)close(old);
 }
 
 static void bind_release(struct bind *b)
@@ -92,8 +112,10 @@ void client_free(struct client *c)
 
 	if (!c)
 		return;
+	run_spare_free(c->spare);
 	for (i = 0; i < c->nidle; i++)
 		ctl_close(c->idle[i]);
+	scratch_keep(c, -1);
 	unbind_all(c);
 	for (i = 0; i < c->nbinds; i++)
 		bind_release(&c->binds[i]);
@@ -107,6 +129,13 @@ void client_free(struct client *c)
 const char *client_env(const struct client *c)
 {
 	return c->opts.env;
+}
+
+int client_keep_spare(struct client *c)
+{
+	/* What such processes leave behind when they are killed with all that is theirs. */
+	orphan_end_all();
+	return c->spare ? 0 : run_spare_new(&c->spare);
 }
 
 /* ---- binds ---- */
@@ -291,6 +320,7 @@ static int add_places(struct client *c, struct ctl_attach *at)
 	int r = 0;
 
 	(void)pthread_mutex_lock(&c->bind_lock);
+	/* Where all is writable none is added: provisioning sees none. */
 	for (i = 0; r == 0 && i < c->nbinds && strcmp(text, "/") != 0; i++) {
 		size_t room = sizeof(at->writable) - n;
 		int k;
@@ -313,6 +343,7 @@ static int attach(struct client *c, const struct client_terms *terms, const char
 {
 	const struct ctl_attach_opts o = {.what = what,
 					  .brief = brief,
+					  .provision = terms && terms->provision,
 					  .policy = terms && terms->policy.len ? &terms->policy
 									       : NULL};
 	int r;
@@ -350,6 +381,8 @@ int client_scratch(struct client *c, const struct client_terms *terms, struct di
 
 	if (r < 0)
 		return r;
+	/* Or we would be the ones who have it. */
+	scratch_keep(c, -1);
 	r = fence_scratch(t.at.root_fd, terms->tmp, c->opts.through, diag, ret_fd);
 	client_detach(c, &t);
 	return r;
@@ -406,6 +439,9 @@ int client_remove_bind(struct client *c, const char *mount, struct diag *diag)
 		bind_release(&c->binds[i]);
 		memmove(&c->binds[i], &c->binds[i + 1], (--c->nbinds - i) * sizeof(*c->binds));
 		r = 0;
+		/* It would hold the host's directory mounted. */
+		if (c->spare)
+			run_spare_drop(c->spare);
 	}
 	(void)pthread_mutex_unlock(&c->bind_lock);
 	return r;
@@ -413,8 +449,8 @@ int client_remove_bind(struct client *c, const char *mount, struct diag *diag)
 
 /* ---- commands ---- */
 
-static int start_in(const struct ctl_attach *at, struct run_spec *spec, struct diag *diag,
-		    struct run **ret)
+static int start_in(const struct client *c, const struct ctl_attach *at, struct run_spec *spec,
+		    struct diag *diag, struct run **ret)
 {
 	char places[sizeof(at->writable)];
 	int r;
@@ -422,6 +458,9 @@ static int start_in(const struct ctl_attach *at, struct run_spec *spec, struct d
 	spec->userns_fd = at->userns_fd;
 	spec->mntns_fd = at->mntns_fd;
 	spec->root = at->root;
+	spec->spare = spec->provision ? NULL : c->spare;
+	spec->tree_id[0] = at->generation;
+	spec->tree_id[1] = at->mounts;
 	/* A daemon may be replaced; the keeper stays as long as the mount. */
 	if (at->tied_fd >= 0)
 		spec->tie_fd = at->tied_fd;
@@ -444,19 +483,24 @@ static int start_leased(struct client *c, const struct client_terms *terms, stru
 			const char *what, struct diag *diag, struct client_run *cr)
 {
 	struct client_tree t;
-	int r;
+	int r, fd;
 
 	r = attach(c, terms, what, false, diag, &t);
 	if (r < 0)
 		return r;
 	cr->ctl = t.ctl;
+	spec->provision = terms && terms->provision;
 	cr->token = t.at.token;
 	cr->denied = t.at.denied;
 	spec->tie_fd = ctl_fd(cr->ctl);
-	/* A rollback may have taken it away. */
-	r = terms && terms->tmp ? fence_make(t.at.root_fd, terms->tmp, diag) : 0;
+	/* A rollback may have taken it away; and what we have is of the tree before that. */
+	if (terms && terms->tmp) {
+		r = fence_make(t.at.root_fd, terms->tmp, c->opts.through, diag, &fd);
+		if (r == 0)
+			scratch_keep(c, fd);
+	}
 	if (r == 0)
-		r = start_in(&t.at, spec, diag, &cr->run);
+		r = start_in(c, &t.at, spec, diag, &cr->run);
 	ctl_attach_release(&t.at);
 	if (r < 0)
 		return r;
@@ -483,6 +527,7 @@ int client_run_start(struct client *c, const struct client_terms *terms, struct 
 	r = start_leased(c, terms, spec, what, diag, cr);
 	spec->userns_fd = spec->mntns_fd = spec->tie_fd = -1;
 	spec->root = spec->writable = NULL;
+	spec->spare = NULL;
 	if (r < 0) {
 		client_run_free(cr);
 		return diag_set(diag, r, "%s", err_text(r));
@@ -568,6 +613,33 @@ int client_denials(struct client *c, uint64_t token, size_t max, struct client_d
 int client_run_denials(struct client_run *cr, size_t max, struct client_denials *ret)
 {
 	return cr->ctl ? denials_of(cr->ctl, cr->denied, max, ret) : -ENOTCONN;
+}
+
+/* Another daemon may have gone on with it meanwhile. */
+static int verdict(struct client_run *cr, int (*tell)(struct ctl *ctl, struct diag *diag),
+		   struct diag *diag)
+{
+	struct diag d = {0};
+	int r = cr->ctl ? tell(cr->ctl, &d) : -EPIPE;
+
+	if (r != -EPIPE)
+		return r < 0 ? diag_set(diag, r, "%s", d.text[0] ? d.text : err_text(r)) : r;
+	ctl_close(cr->ctl);
+	cr->ctl = NULL;
+	r = connect_new(cr->client, diag, &cr->ctl);
+	return r < 0 ? r : tell(cr->ctl, diag);
+}
+
+int client_run_keep(struct client_run *cr, struct diag *diag)
+{
+	return verdict(cr, ctl_keep, diag);
+}
+
+int client_run_drop(struct client_run *cr, struct diag *diag)
+{
+	int r = verdict(cr, ctl_drop, diag);
+
+	return r == -ENOENT ? 0 : r; /* so it has been */
 }
 
 void client_run_free(struct client_run *cr)

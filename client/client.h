@@ -19,6 +19,8 @@ struct client;
 int client_new(const struct ctl_env_opts *o, struct client **ret) MUST_USE;
 void client_free(struct client *c);
 const char *client_env(const struct client *c);
+/* For who runs one command after another: a sandbox waits for the next one (runner/spare.h). Before the first command. */
+int client_keep_spare(struct client *c) MUST_USE;
 
 /* A connection for a sequence of ctl_* calls; give it back. The first one starts the daemon. */
 int client_ctl_get(struct client *c, struct diag *diag, struct ctl **ret) MUST_USE;
@@ -36,6 +38,9 @@ int client_remove_bind(struct client *c, const char *mount, struct diag *diag) M
 struct client_terms {
 	struct ctl_bytes policy; /* as policy/rules.h writes it; empty: as the client was made */
 	const char *tmp;         /* a directory that is made when it is not there; NULL: none */
+	/* Of a command alone: it is root of the tree, for which all is writable, and what it changes is taken back at its end
+	 * unless client_run_keep() says otherwise: also when this process is killed. */
+	bool provision;
 };
 
 /* The mounted root for file tools, under @terms; until client_detach nobody gets the tree under others. -EBUSY: others use it
@@ -63,6 +68,11 @@ struct run *client_run_of(struct client_run *cr);
 uint64_t client_run_token(const struct client_run *cr);
 /* For client_denials: what was refused since. */
 uint64_t client_run_denied(const struct client_run *cr);
+/* What the command, under terms.provision, has changed stays. Before client_run_free. -ENOENT: it has been taken back. */
+int client_run_keep(struct client_run *cr, struct diag *diag) MUST_USE;
+/* It is taken back now; without this client_run_free does, and whether that went well nobody learns. On failure whoever uses the
+ * environment next takes it back first, or is refused. */
+int client_run_drop(struct client_run *cr, struct diag *diag) MUST_USE;
 void client_run_free(struct client_run *cr);
 
 /* What the policy refused: at most as many as were asked for, the latest first, and how often it did. A zeroed one is

@@ -5,6 +5,7 @@
 #include <linux/openat2.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -94,9 +95,28 @@ int fence_places(int root_fd, const char *writable, char *ret, size_t size)
 
 /* ---- temporary files ---- */
 
-static int empty(int dir_fd, unsigned depth);
+struct sweep {
+	int top_fd;
+	unsigned hoisted;
+};
 
-static int remove_one(int dir_fd, const char *name, unsigned depth)
+static int empty(struct sweep *s, int dir_fd, unsigned depth);
+
+/* What lies deeper than descriptors should be open goes to the top, where it is met again. */
+static int hoist(struct sweep *s, int dir_fd, const char *name)
+{
+	char place[32];
+
+	for (;;) {
+		(void)snprintf(place, sizeof(place), "deep-%u", s->hoisted++);
+		if (renameat2(dir_fd, name, s->top_fd, place, RENAME_NOREPLACE) == 0)
+			return 0;
+		if (errno != EEXIST)
+			return ret_nerrno();
+	}
+}
+
+static int remove_one(struct sweep *s, int dir_fd, const char *name, unsigned depth)
 {
 	int fd, r;
 
@@ -111,14 +131,14 @@ static int remove_one(int dir_fd, const char *name, unsigned depth)
 	if (fd < 0)
 		return ret_nerrno();
 	(void)fchmod(fd, 0700);
-	r = depth ? empty(fd, depth - 1) : -ELOOP;
+	r = depth ? empty(s, fd, depth - 1) : hoist(s, dir_fd, name);
 	(void)close(fd);
-	if (r < 0)
+	if (r < 0 || !depth)
 		return r;
 	return unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 ? ret_nerrno() : 0;
 }
 
-static int empty(int dir_fd, unsigned depth)
+static int empty(struct sweep *s, int dir_fd, unsigned depth)
 {
 	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
 	cleanup_dir DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -131,7 +151,21 @@ static int empty(int dir_fd, unsigned depth)
 	}
 	while (r == 0 && (e = readdir(d)))
 		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-			r = remove_one(dir_fd, e->d_name, depth);
+			r = remove_one(s, dir_fd, e->d_name, depth);
+	return r;
+}
+
+/* However deep it is: whoever left it may want that nobody can. */
+static int empty_all(int dir_fd)
+{
+	struct sweep s = {.top_fd = dir_fd};
+	unsigned before;
+	int r;
+
+	do {
+		before = s.hoisted;
+		r = empty(&s, dir_fd, DEPTH_MAX);
+	} while (r == 0 && s.hoisted != before);
 	return r;
 }
 
@@ -162,13 +196,6 @@ static int not_made(int r, const char *path, struct diag *diag)
 		     : 0;
 }
 
-int fence_make(int root_fd, const char *path, struct diag *diag)
-{
-	cleanup_fd int fd = -1;
-
-	return not_made(open_made(root_fd, path, diag, &fd), path, diag);
-}
-
 /* @path of the host is the user's own directory and nobody else can change it. */
 static int own(const char *path, struct diag *diag)
 {
@@ -183,13 +210,13 @@ static int own(const char *path, struct diag *diag)
 	return 0;
 }
 
-/* Alone with it: empty it. Then, or with others: have it together with those. @lock is the same directory, or the host's that it
- * is, which several trees may show. */
-static int share(int lock, int fd, const char *path, struct diag *diag)
+/* Alone with it, and @clear: empty it. Then, or with others: have it together with those. @lock is the same directory, or the host's
+ * that it is, which several trees may show. */
+static int share(int lock, int fd, bool clear, const char *path, struct diag *diag)
 {
 	for (int i = 0; i < SHARE_TRIES; i++) {
-		if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
-			int r = empty(fd, DEPTH_MAX);
+		if (clear && flock(lock, LOCK_EX | LOCK_NB) == 0) {
+			int r = empty_all(fd);
 
 			if (r < 0)
 				return r;
@@ -205,7 +232,8 @@ static int share(int lock, int fd, const char *path, struct diag *diag)
 			path);
 }
 
-int fence_scratch(int root_fd, const char *path, bool host, struct diag *diag, int *ret_fd)
+static int have(int root_fd, const char *path, bool host, bool clear, struct diag *diag,
+		int *ret_fd)
 {
 	cleanup_fd int fd = -1, lock = -1;
 	int r = open_made(root_fd, path, diag, &fd);
@@ -216,9 +244,19 @@ int fence_scratch(int root_fd, const char *path, bool host, struct diag *diag, i
 	if (r == 0) {
 		lock = host ? open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 			    : fcntl(fd, F_DUPFD_CLOEXEC, 3);
-		r = lock < 0 ? ret_nerrno() : share(lock, fd, path, diag);
+		r = lock < 0 ? ret_nerrno() : share(lock, fd, clear, path, diag);
 	}
 	if (r == 0)
 		*ret_fd = steal_fd(&lock);
 	return not_made(r, path, diag);
+}
+
+int fence_make(int root_fd, const char *path, bool host, struct diag *diag, int *ret_fd)
+{
+	return have(root_fd, path, host, false, diag, ret_fd);
+}
+
+int fence_scratch(int root_fd, const char *path, bool host, struct diag *diag, int *ret_fd)
+{
+	return have(root_fd, path, host, true, diag, ret_fd);
 }

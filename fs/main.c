@@ -31,10 +31,21 @@ enum {
 	OPT_QUICK,
 	OPT_REPAIR,
 	OPT_DRY_RUN,
+	OPT_RW,
 	OPT_SHRINK,
+	OPT_COMPRESS,
 	OPT_REMOVED,
 	OPT_KEEP_STATES,
 	OPT_KEEP_DAYS,
+	OPT_KIND,
+	OPT_SRC,
+	OPT_DEST,
+	OPT_TAG,
+	OPT_PACK,
+	OPT_REPLACE,
+	OPT_SQUASH,
+	OPT_STRIP,
+	OPT_WITH_HOST,
 	OPT_HELP,
 	OPT_VERSION,
 };
@@ -58,10 +69,21 @@ static const struct option options[] = {
 	{"quick", no_argument, NULL, OPT_QUICK},
 	{"repair", no_argument, NULL, OPT_REPAIR},
 	{"dry-run", no_argument, NULL, OPT_DRY_RUN},
+	{"rw", no_argument, NULL, OPT_RW},
 	{"shrink", no_argument, NULL, OPT_SHRINK},
+	{"compress", no_argument, NULL, OPT_COMPRESS},
 	{"removed", no_argument, NULL, OPT_REMOVED},
 	{"keep-states", required_argument, NULL, OPT_KEEP_STATES},
 	{"keep-days", required_argument, NULL, OPT_KEEP_DAYS},
+	{"kind", required_argument, NULL, OPT_KIND},
+	{"src", required_argument, NULL, OPT_SRC},
+	{"dest", required_argument, NULL, OPT_DEST},
+	{"tag", required_argument, NULL, OPT_TAG},
+	{"pack", required_argument, NULL, OPT_PACK},
+	{"replace", no_argument, NULL, OPT_REPLACE},
+	{"strip", required_argument, NULL, OPT_STRIP},
+	{"squash", no_argument, NULL, OPT_SQUASH},
+	{"with-host", no_argument, NULL, OPT_WITH_HOST},
 	{"help", no_argument, NULL, OPT_HELP},
 	{"version", no_argument, NULL, OPT_VERSION},
 	{NULL, 0, NULL, 0},
@@ -77,14 +99,21 @@ static const char usage[] =
 	"  serve  --data-dir D --env NAME --dir DIR [--create] [--base B] [--overlay HOST=MOUNT]...\n"
 	"         [--writable PATH]... [--ids stored|squash] [--run-dir R] [--foreground]\n"
 	"         mount an environment's working tree on the host\n"
-	"  mount  --data-dir D --env NAME --rev REV --dir DIR [--ids stored|squash] [--foreground]\n"
-	"         mount a commit on the host, read-only\n"
+	"  mount  --data-dir D --env NAME --rev REV --dir DIR [--rw] [--ids stored|squash] [--foreground]\n"
+	"         mount a commit on the host, read-only; or what is written goes away with the mount\n"
 	"  admin list   --data-dir D --ready-fd N\n"
 	"  admin fork   --data-dir D --env FROM --rev REV --name NEW --ready-fd N\n"
 	"  admin remove --data-dir D --env NAME --ready-fd N\n"
 	"  admin fsck   --data-dir D [--quick] [--repair] --ready-fd N\n"
-	"  admin gc     --data-dir D [--dry-run] [--shrink] [--removed] [--keep-states N] [--keep-days N]\n"
-	"         --ready-fd N\n"
+	"  admin gc     --data-dir D [--dry-run] [--compress] [--shrink] [--removed] [--keep-states N]\n"
+	"         [--keep-days N] --ready-fd N\n"
+	"  admin import --data-dir D --kind dir|tar|oci --src PATH --name BASE [--tag T] [--strip N] [--replace]\n"
+	"         [--disk-max BYTES] --ready-fd N\n"
+	"  admin export --data-dir D --kind dir|tar|oci --env NAME --rev REV --dest PATH [--tag T]\n"
+	"         [--pack gzip|zstd|none] [--squash] [--with-host] --ready-fd N\n"
+	"  admin have   --data-dir D --src LAYOUT --ready-fd N\n"
+	"  admin bases  --data-dir D --ready-fd N\n"
+	"  admin base-remove --data-dir D --name BASE --ready-fd N\n"
 	"\n"
 	"--ready-fd N: tell there, in one message of the control protocol, how it went.\n"
 	"--writable none: nothing is writable; --writable /: everything (serve's default).\n"
@@ -222,8 +251,14 @@ static int parse_one(struct daemon_opts *o, int c)
 	case OPT_DRY_RUN:
 		o->dry_run = true;
 		return 0;
+	case OPT_RW:
+		o->rw = true;
+		return 0;
 	case OPT_SHRINK:
 		o->shrink = true;
+		return 0;
+	case OPT_COMPRESS:
+		o->compress = true;
 		return 0;
 	case OPT_REMOVED:
 		o->removed = true;
@@ -232,6 +267,32 @@ static int parse_one(struct daemon_opts *o, int c)
 		return parse_count(optarg, &o->keep_states);
 	case OPT_KEEP_DAYS:
 		return parse_count(optarg, &o->keep_days);
+	case OPT_KIND:
+		o->kind = optarg;
+		return 0;
+	case OPT_SRC:
+		o->src = optarg;
+		return 0;
+	case OPT_DEST:
+		o->dest = optarg;
+		return 0;
+	case OPT_TAG:
+		o->tag = optarg;
+		return 0;
+	case OPT_PACK:
+		o->pack = optarg;
+		return 0;
+	case OPT_REPLACE:
+		o->replace = true;
+		return 0;
+	case OPT_STRIP:
+		return parse_count(optarg, &o->strip);
+	case OPT_SQUASH:
+		o->squash = true;
+		return 0;
+	case OPT_WITH_HOST:
+		o->with_host = true;
+		return 0;
 	default:
 		return -EINVAL;
 	}
@@ -243,6 +304,9 @@ enum {
 	NEEDS_DIR = 1 << 2,
 	NEEDS_REV = 1 << 3,
 	NEEDS_NAME = 1 << 4,
+	NEEDS_KIND = 1 << 5,
+	NEEDS_SRC = 1 << 6,
+	NEEDS_DEST = 1 << 7,
 };
 
 static const struct {
@@ -258,13 +322,20 @@ static const struct {
 	{"admin", "remove", daemon_admin_remove, NEEDS_ENV},
 	{"admin", "fsck", daemon_admin_fsck, 0},
 	{"admin", "gc", daemon_admin_gc, 0},
+	{"admin", "stats", daemon_admin_stats, 0},
+	{"admin", "import", daemon_admin_import, NEEDS_KIND | NEEDS_SRC | NEEDS_NAME},
+	{"admin", "export", daemon_admin_export, NEEDS_KIND | NEEDS_REV | NEEDS_DEST},
+	{"admin", "have", daemon_admin_have, NEEDS_SRC},
+	{"admin", "bases", daemon_admin_bases, 0},
+	{"admin", "base-remove", daemon_admin_base_remove, NEEDS_NAME},
 };
 
 static int run_command(const struct daemon_opts *o, int nargs, char **args)
 {
 	unsigned given = (o->run_dir ? NEEDS_RUN : 0) | (o->env ? NEEDS_ENV : 0) |
 			 (o->dir ? NEEDS_DIR : 0) | (o->rev ? NEEDS_REV : 0) |
-			 (o->name ? NEEDS_NAME : 0);
+			 (o->name ? NEEDS_NAME : 0) | (o->kind ? NEEDS_KIND : 0) |
+			 (o->src ? NEEDS_SRC : 0) | (o->dest ? NEEDS_DEST : 0);
 
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
 		int want = commands[i].sub ? 2 : 1;

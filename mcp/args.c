@@ -22,6 +22,8 @@ static const struct {
 	{"bash_id", "job_id"},
 	{"shell_id", "job_id"},
 	{"task_id", "job_id"},
+	{"ids", "job_ids"},
+	{"rev", "from"},
 	{"to_commit_id", "rev"},
 	{"commit_id", "rev"},
 	{"to", "rev"},

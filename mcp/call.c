@@ -9,6 +9,8 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "mcp/checkpoint.h"
+#include "mcp/compat.h"
 #include "mcp/json.h"
 #include "mcp/server.h"
 #include "mcp/session.h"
@@ -111,6 +113,8 @@ static void answer(struct tool_call *c, int r, struct tool_result *out)
 
 static int run_tool(struct tool_call *c, struct tool_result *out)
 {
+	int r;
+
 	if (c->stop)
 		return tool_error(out, "the server is ending");
 	if (c->msg.has_nul)
@@ -118,6 +122,9 @@ static int run_tool(struct tool_call *c, struct tool_result *out)
 				  "the arguments hold the character U+0000, which no path, "
 				  "command or text can; write such bytes with a command, as in "
 				  "printf '\\0'");
+	r = compat_args(c->tool->name, c->args);
+	if (r)
+		return r;
 	if (args_check(c->name, c->schema, c->args, out))
 		return 0;
 	return c->tool->run(c, c->args, out);
@@ -127,9 +134,12 @@ static void run_call(struct tool_call *c)
 {
 	struct server *s = c->srv;
 	struct tool_result out = {.text.max = TEXT_MAX};
+	struct checkpoint cp;
+	bool state;
 	int r;
 
 	r = run_tool(c, &out);
+	state = checkpoint_claim(c, &cp);
 	/* Off the list first: the id may be used again as soon as its answer is out, and no progress
 	 * follows the answer. */
 	(void)pthread_mutex_lock(&s->lock);
@@ -139,6 +149,8 @@ static void run_call(struct tool_call *c)
 	buf_release(&out.text);
 	cJSON_Delete(out.meta);
 	cJSON_Delete(out.structured);
+	if (state)
+		checkpoint_take(c, &cp);
 }
 
 /* What to count it as: as what may block for long, or as what may have to wait for such calls; NULL: as neither. */
@@ -245,7 +257,7 @@ static void refuse(struct server *s, struct reply_to *to, const char *why)
 	reply_to_release(to);
 }
 
-void call_queue(struct server *s, const struct tool_entry *t, const cJSON *args, struct msg *m,
+void call_queue(struct server *s, const struct tool_entry *t, cJSON *args, struct msg *m,
 		struct reply_to *to)
 {
 	struct tool_call *c;
@@ -454,8 +466,12 @@ struct client *tool_client(struct tool_call *call, const cJSON *args, struct too
 	if (arg_str(args, ARG("environment", "environment_id"), out, &name) < 0)
 		return NULL;
 	r = session_client(call->srv->session, name, &diag, &c);
-	if (!r)
+	if (!r) {
+		call->client = c;
+		if (!(call->tool->flags & TOOL_READ_ONLY) || call->tool->flags & TOOL_HISTORY)
+			checkpoint_wait(call->srv->session, c);
 		return c;
+	}
 	if (r == -EINVAL || r == -ENOSPC)
 		(void)tool_error(out, "%s", diag.text[0] ? diag.text : err_text(r));
 	else if (r == -ENOENT && name)

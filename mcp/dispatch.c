@@ -20,7 +20,7 @@ static const char instructions[] =
 	"hosts can be reached. "
 	"Run commands with shell_run (a real shell; long ones become jobs: shell_job_wait, "
 	"shell_job_output). Read and change files with the file tools. env_diff shows what has changed, "
-	"env_commit keeps a state, env_rollback goes back to any: trying something risky costs nothing. "
+	"each call that changes something leaves a state, env_commit a lasting one, env_rollback goes back to any: trying something risky costs nothing. "
 	"Uncommitted changes are dropped when the session ends, unless the user keeps them.";
 
 /* Where the tree is the host's own, under rules that may change from call to call. */
@@ -116,7 +116,7 @@ static void do_list(struct server *s, const struct msg *m, struct reply_to *to)
 static void do_call(struct server *s, struct msg *m, struct reply_to *to)
 {
 	const cJSON *name = cJSON_GetObjectItemCaseSensitive(m->params, "name");
-	const cJSON *args = cJSON_GetObjectItemCaseSensitive(m->params, "arguments");
+	cJSON *args = cJSON_GetObjectItemCaseSensitive(m->params, "arguments");
 	const struct tool_entry *t;
 	char why[160];
 

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +15,8 @@
 
 #define SIDE_MAX   (16 << 20)
 #define TIMEOUT_MS 10000
+/* Of diff: enough for two full sides in lines of ten bytes; lines of one byte cost it twelve times their size. */
+#define MEMORY_MAX (256ul << 20)
 #define SIDE_FD    16 /* from here on: away from the numbers that diff gets */
 
 bool hostdiff_binary(int fd)
@@ -58,6 +61,16 @@ static int start_diff(int a_fd, int b_fd, const char *a_name, const char *b_name
 	(void)posix_spawnattr_destroy(&attr);
 	(void)posix_spawn_file_actions_destroy(&fa);
 	return -r;
+}
+
+/* Contents are a command's, and diff runs outside the sandbox. */
+static void limit(pid_t pid)
+{
+	const struct rlimit memory = {.rlim_cur = MEMORY_MAX, .rlim_max = MEMORY_MAX};
+	const struct rlimit core = {0};
+
+	(void)prlimit(pid, RLIMIT_AS, &memory, NULL);
+	(void)prlimit(pid, RLIMIT_CORE, &core, NULL);
 }
 
 /* Until the end of file, @max bytes, or the time is over. */
@@ -127,6 +140,7 @@ int hostdiff_unified(int a_fd, int b_fd, const char *a_name, const char *b_name,
 	if (r)
 		return r;
 	(void)close(steal_fd(&wr));
+	limit(pid);
 	r = read_diff(rd, max, out, ret_cut);
 	if (r || *ret_cut)
 		(void)kill(pid, SIGKILL);
@@ -136,5 +150,5 @@ int hostdiff_unified(int a_fd, int b_fd, const char *a_name, const char *b_name,
 		return r;
 	if (*ret_cut)
 		return 1;
-	return WIFEXITED(status) && WEXITSTATUS(status) < 2 ? WEXITSTATUS(status) : -EIO;
+	return WIFEXITED(status) && WEXITSTATUS(status) < 2 ? WEXITSTATUS(status) : -E2BIG;
 }

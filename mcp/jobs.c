@@ -1,68 +1,34 @@
-#include "mcp/jobs.h"
+#include "mcp/jobs_internal.h"
 
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "base/thread.h"
+#include "mcp/record.h"
 
 #define THREAD_STACK (256u << 10)
 
-struct job {
-	struct jobs *js;
-	char id[JOB_ID_MAX];
-	char *command;
-	char *env;
-	bool separate, input;
-	int spill_fd[2]; /* read by all with pread; closed with the last reference */
-	long long started_ms;
-
-	pthread_mutex_t run_lock; /* held while the run is used, so that its end waits */
-	struct client_run *cr;    /* run_lock; NULL once it has ended */
-	uint64_t token, denied;   /* constant once started */
-	struct run_asked *asked;  /* run_lock; of one that has ended */
-	size_t nasked;
-	uint64_t asked_total;
-
-	/* jobs.lock */
-	unsigned refs;
-	bool ended, listed, cancelled;
-	long long ended_ms;
-	struct run_result result;
-	struct job *next; /* newest first */
-};
-
-struct jobs {
-	pthread_mutex_t lock;
-	pthread_cond_t change; /* a job has ended, or a thread has gone */
-	uint32_t nonce;
-	unsigned counter;          /* lock */
-	unsigned running, threads; /* lock */
-	bool stopping;             /* lock */
-	struct job *all;           /* lock: running and kept ones */
-};
-
-int jobs_new(struct jobs **ret)
+int jobs_new(struct record *rec,
+	     void (*ended)(void *arg, struct client *c, const char *id, const char *command),
+	     void *arg, struct jobs **ret)
 {
 	struct jobs *js = calloc(1, sizeof(*js));
-	pthread_condattr_t a;
 
 	if (!js)
 		return -ENOMEM;
-	/* Ids must not come again in the next process: a stale one would name another command. */
-	if (getrandom(&js->nonce, sizeof(js->nonce), 0) != (ssize_t)sizeof(js->nonce))
-		js->nonce = (uint32_t)io_now_ms() ^ ((uint32_t)getpid() << 16);
+	js->ended = ended;
+	js->arg = arg;
+	js->rec = rec;
+	js->nonce = rec ? record_nonce(rec) : 0;
 	(void)pthread_mutex_init(&js->lock, NULL);
-	(void)pthread_condattr_init(&a);
-	(void)pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-	(void)pthread_cond_init(&js->change, &a);
-	(void)pthread_condattr_destroy(&a);
+	(void)thread_cond_init(&js->change);
 	*ret = js;
 	return 0;
 }
@@ -76,6 +42,7 @@ static void job_free(struct job *j)
 	(void)pthread_mutex_destroy(&j->run_lock);
 	free(j->asked);
 	free(j->command);
+	free(j->cwd);
 	free(j->env);
 	free(j);
 }
@@ -171,7 +138,7 @@ static int open_spill(void)
 }
 
 static int job_new(struct jobs *js, const struct run_spec *spec, const char *command,
-		   const char *env, struct job **ret)
+		   struct client *c, struct job **ret)
 {
 	struct job *j = calloc(1, sizeof(*j));
 	int r = 0;
@@ -184,8 +151,10 @@ static int job_new(struct jobs *js, const struct run_spec *spec, const char *com
 	j->separate = spec->stderr_mode == RUN_STDERR_SEPARATE;
 	j->input = spec->keep_input;
 	j->command = strdup(command);
-	j->env = strdup(env);
-	if (!j->command || !j->env)
+	j->cwd = strdup(spec->cwd ? spec->cwd : "");
+	j->env = strdup(client_env(c));
+	j->client = c;
+	if (!j->command || !j->cwd || !j->env)
 		r = -ENOMEM;
 	for (int i = 0; !r && i < (j->separate ? 2 : 1); i++) {
 		j->spill_fd[i] = open_spill();
@@ -241,7 +210,7 @@ int job_start(struct jobs *js, struct client *c, const struct client_terms *term
 	bool stopping;
 	int r;
 
-	r = job_new(js, spec, command, client_env(c), &j);
+	r = job_new(js, spec, command, c, &j);
 	if (r)
 		return diag_set(diag, r, "no file for the output: %s", err_text(r));
 	r = enter(js, j, diag);
@@ -278,10 +247,38 @@ int job_start(struct jobs *js, struct client *c, const struct client_terms *term
 
 /* ---- running ---- */
 
+/* Whoever learns of the end finds what it led to. */
+static void tell_end(struct job *j)
+{
+	struct jobs *js = j->js;
+	bool stopping;
+
+	(void)pthread_mutex_lock(&js->lock);
+	stopping = js->stopping;
+	(void)pthread_mutex_unlock(&js->lock);
+	if (js->ended && !stopping)
+		js->ended(js->arg, j->client, j->id, j->command);
+}
+
+/* For the next server, which has nothing but this. What our own end kills has not ended: it is lost. */
+static void record_end(struct job *j, const struct run_result *res, bool cancelled)
+{
+	char how[RECORD_HOW_MAX];
+
+	if (res->state == RUN_NOT_STARTED)
+		(void)snprintf(how, sizeof(how), "not started");
+	else if (res->timed_out || cancelled)
+		(void)snprintf(how, sizeof(how), res->timed_out ? "timed out" : "killed");
+	else
+		(void)snprintf(how, sizeof(how), "exit %d", res->code);
+	record_job_end(j->js->rec, j->id, how);
+}
+
 static void finish(struct job *j, const struct run_result *res)
 {
 	struct jobs *js = j->js;
 	struct client_run *cr;
+	bool recorded, cancelled;
 
 	/* Frees the lease: a rollback need not wait until somebody asks for the result. */
 	(void)pthread_mutex_lock(&j->run_lock);
@@ -290,13 +287,40 @@ static void finish(struct job *j, const struct run_result *res)
 	(void)!run_asked(client_run_of(cr), &j->asked, &j->nasked, &j->asked_total);
 	client_run_free(cr);
 	(void)pthread_mutex_unlock(&j->run_lock);
+	if (j->background)
+		tell_end(j);
 	(void)pthread_mutex_lock(&js->lock);
 	j->result = *res;
 	j->ended_ms = io_now_ms();
 	j->ended = true;
 	js->running--;
+	recorded = j->recorded && !js->stopping;
+	cancelled = j->cancelled;
 	(void)pthread_cond_broadcast(&js->change);
 	(void)pthread_mutex_unlock(&js->lock);
+	if (recorded)
+		record_end(j, res, cancelled);
+}
+
+/* The client is about to learn of it. */
+static void record_start(struct job *j)
+{
+	bool first, told, ended;
+
+	(void)pthread_mutex_lock(&j->js->lock);
+	first = !j->announced;
+	j->announced = true;
+	(void)pthread_mutex_unlock(&j->js->lock);
+	if (!first)
+		return;
+	told = record_job(j->js->rec, j->id, j->env, j->command);
+	/* Its end is written behind it, by one of the two. */
+	(void)pthread_mutex_lock(&j->js->lock);
+	j->recorded = told;
+	ended = told && j->ended;
+	(void)pthread_mutex_unlock(&j->js->lock);
+	if (ended)
+		record_end(j, &j->result, j->cancelled);
 }
 
 int job_run(struct job *j, unsigned ms)
@@ -316,6 +340,23 @@ int job_run(struct job *j, unsigned ms)
 	}
 	finish(j, &res);
 	return 1;
+}
+
+bool job_command_of(struct job *j, struct run_result *ret)
+{
+	bool ended;
+
+	(void)pthread_mutex_lock(&j->run_lock);
+	ended = j->cr && run_command(client_run_of(j->cr), ret);
+	(void)pthread_mutex_unlock(&j->run_lock);
+	return ended;
+}
+
+bool job_command_ended(struct job *j)
+{
+	struct run_result res;
+
+	return job_command_of(j, &res);
 }
 
 static void *watch(void *arg)
@@ -340,6 +381,9 @@ int job_background(struct job *j, bool listed)
 	pthread_t t;
 	int r;
 
+	j->background = true;
+	if (listed)
+		record_start(j);
 	(void)pthread_mutex_lock(&js->lock);
 	j->listed = listed;
 	j->refs++; /* the thread's */
@@ -364,6 +408,7 @@ int job_background(struct job *j, bool listed)
 
 void job_keep(struct job *j)
 {
+	record_start(j);
 	(void)pthread_mutex_lock(&j->js->lock);
 	j->listed = true;
 	(void)pthread_mutex_unlock(&j->js->lock);
@@ -385,9 +430,9 @@ int job_kill(struct job *j, unsigned grace_ms, bool cancelled)
 	return r;
 }
 
-int job_input(struct job *j, const void *p, size_t n)
+ssize_t job_input(struct job *j, const void *p, size_t n)
 {
-	int r = -EPIPE;
+	ssize_t r = -EPIPE;
 
 	(void)pthread_mutex_lock(&j->run_lock);
 	if (j->cr && j->input)
@@ -414,99 +459,6 @@ bool job_wait(struct job *j, unsigned ms)
 	ended = j->ended;
 	(void)pthread_mutex_unlock(&j->js->lock);
 	return ended;
-}
-
-/* ---- looking ---- */
-
-struct job *jobs_find(struct jobs *js, const char *id)
-{
-	struct job *j;
-
-	(void)pthread_mutex_lock(&js->lock);
-	for (j = js->all; j; j = j->next)
-		if (j->listed && !strcmp(j->id, id))
-			break;
-	if (j)
-		j->refs++;
-	(void)pthread_mutex_unlock(&js->lock);
-	return j;
-}
-
-size_t jobs_list(struct jobs *js, struct job **ret, size_t max)
-{
-	size_t n = 0;
-
-	(void)pthread_mutex_lock(&js->lock);
-	for (struct job *j = js->all; j && n < max; j = j->next) {
-		if (!j->listed)
-			continue;
-		j->refs++;
-		ret[n++] = j;
-	}
-	(void)pthread_mutex_unlock(&js->lock);
-	return n;
-}
-
-uint64_t job_token(const struct job *j)
-{
-	return j->token;
-}
-
-uint64_t job_denied(const struct job *j)
-{
-	return j->denied;
-}
-
-int job_asked(struct job *j, struct run_asked **ret, size_t *ret_n, uint64_t *ret_total)
-{
-	int r = 0;
-
-	(void)pthread_mutex_lock(&j->run_lock);
-	if (j->cr) {
-		r = run_asked(client_run_of(j->cr), ret, ret_n, ret_total);
-	} else {
-		*ret = j->nasked ? malloc(j->nasked * sizeof(**ret)) : NULL;
-		*ret_n = *ret ? j->nasked : 0;
-		*ret_total = j->asked_total;
-		if (*ret)
-			memcpy(*ret, j->asked, j->nasked * sizeof(**ret));
-	}
-	(void)pthread_mutex_unlock(&j->run_lock);
-	return r;
-}
-
-uint64_t job_size(struct job *j, int stream)
-{
-	struct stat st;
-
-	if (j->spill_fd[stream] < 0 || fstat(j->spill_fd[stream], &st))
-		return 0;
-	return (uint64_t)st.st_size;
-}
-
-ssize_t job_read(struct job *j, int stream, uint64_t off, void *p, size_t n)
-{
-	if (j->spill_fd[stream] < 0)
-		return 0;
-	return io_pread_full(j->spill_fd[stream], p, n, (off_t)off);
-}
-
-void job_get_info(struct job *j, struct job_info *ret)
-{
-	long long now = io_now_ms();
-
-	*ret = (struct job_info){
-		.command = j->command, .env = j->env, .separate = j->separate, .input = j->input};
-	memcpy(ret->id, j->id, sizeof(ret->id));
-	(void)pthread_mutex_lock(&j->js->lock);
-	ret->ended = j->ended;
-	ret->cancelled = j->cancelled;
-	ret->age_s = (double)((j->ended ? j->ended_ms : now) - j->started_ms) / 1000;
-	ret->ended_s = j->ended ? (double)(now - j->ended_ms) / 1000 : 0;
-	ret->result = j->result;
-	(void)pthread_mutex_unlock(&j->js->lock);
-	ret->size[0] = job_size(j, 0);
-	ret->size[1] = job_size(j, 1);
 }
 
 /* ---- the end ---- */

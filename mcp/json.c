@@ -5,37 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool cont(uint8_t c)
-{
-	return (c & 0xc0) == 0x80;
-}
-
-size_t utf8_len(const void *vp, size_t n)
-{
-	const uint8_t *p = vp;
-
-	if (!n)
-		return 0;
-	if (p[0] < 0x80)
-		return 1;
-	if (p[0] < 0xc2)
-		return 0;
-	if (p[0] < 0xe0)
-		return n >= 2 && cont(p[1]) ? 2 : 0;
-	if (p[0] < 0xf0) {
-		if (n < 3 || !cont(p[1]) || !cont(p[2]))
-			return 0;
-		if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] >= 0xa0))
-			return 0;
-		return 3;
-	}
-	if (p[0] > 0xf4 || n < 4 || !cont(p[1]) || !cont(p[2]) || !cont(p[3]))
-		return 0;
-	if ((p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] >= 0x90))
-		return 0;
-	return 4;
-}
-
 bool utf8_valid(const void *vp, size_t n)
 {
 	const uint8_t *p = vp;

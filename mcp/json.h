@@ -14,9 +14,8 @@
 #include <cjson/cJSON.h>
 
 #include "base/buf.h"
+#include "base/utf8.h"
 
-/* Length of the valid UTF-8 sequence at @p (1 to 4); 0: not valid (or cut off). */
-size_t utf8_len(const void *p, size_t n);
 bool utf8_valid(const void *p, size_t n);
 
 /* A string literal with its quotes. */

@@ -22,7 +22,15 @@ static const char *yes(const struct mcp_tool *t, unsigned flag)
 	return t->flags & flag ? "true" : "false";
 }
 
-static int put_entry(struct buf *b, const struct tool_entry *e)
+static bool open_world(const struct server *s, const struct mcp_tool *t)
+{
+	/* With a profile of each call's own, one may come that opens a network. */
+	bool network = s->opts->net_rules || s->opts->sandbox != MCP_SANDBOX_NONE;
+
+	return t->flags & TOOL_OPEN_WORLD || (t->flags & TOOL_NETWORK && network);
+}
+
+static int put_entry(const struct server *s, struct buf *b, const struct tool_entry *e)
 {
 	const struct mcp_tool *t = e->tool;
 	int r = buf_puts(b, "{\"name\":");
@@ -45,10 +53,13 @@ static int put_entry(struct buf *b, const struct tool_entry *e)
 	if (!r)
 		r = buf_printf(b,
 			       ",\"annotations\":{\"readOnlyHint\":%s,\"destructiveHint\":%s,"
-			       "\"idempotentHint\":%s,\"openWorldHint\":%s}}",
+			       "\"idempotentHint\":%s,\"openWorldHint\":%s}",
 			       yes(t, TOOL_READ_ONLY), yes(t, TOOL_DESTRUCTIVE),
-			       yes(t, TOOL_IDEMPOTENT), yes(t, TOOL_OPEN_WORLD));
-	return r;
+			       yes(t, TOOL_IDEMPOTENT), open_world(s, t) ? "true" : "false");
+	/* Claude Code puts what is longer than its own limit into a file, unless a tool says how long it may be. */
+	if (!r && t->flags & TOOL_LONG)
+		r = buf_puts(b, ",\"_meta\":{\"anthropic/maxResultSizeChars\":300000}");
+	return r ? r : buf_puts(b, "}");
 }
 
 static bool prefix_ok(const char *p)
@@ -56,6 +67,24 @@ static bool prefix_ok(const char *p)
 	return !p ||
 	       (strlen(p) <= 32 &&
 		!p[strspn(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")]);
+}
+
+/* Packages are root's work, which no profile speaks of. */
+static bool manages(const struct server *s, const char *manager)
+{
+	return s->opts->sandbox == MCP_SANDBOX_NONE && s->opts->manager &&
+	       !strcmp(s->opts->manager, manager);
+}
+
+/* Without commands there are no jobs to look at, and nobody asks pacman. */
+static bool offered(const struct server *s, const struct mcp_tool *t)
+{
+	if ((t->flags & TOOL_APT && !manages(s, "apt")) ||
+	    (t->flags & TOOL_PACMAN && !manages(s, "pacman")))
+		return false;
+	return !s->opts->read_only ||
+	       (t->flags & TOOL_READ_ONLY && strncmp(t->name, "shell_", 6) != 0 &&
+		strncmp(t->name, "pacman_", 7) != 0);
 }
 
 int server_load_tools(struct server *s)
@@ -71,8 +100,11 @@ int server_load_tools(struct server *s)
 		return -ENOMEM;
 	r = buf_puts(&s->tools_json, "[");
 	for (size_t i = 0; !r && i < mcp_tools_count; i++) {
-		struct tool_entry *e = &s->tools[s->ntools++];
+		struct tool_entry *e;
 
+		if (!offered(s, mcp_tools[i]))
+			continue;
+		e = &s->tools[s->ntools++];
 		e->tool = mcp_tools[i];
 		r = wire_name(s, e->tool, &e->name);
 		if (r)
@@ -82,10 +114,10 @@ int server_load_tools(struct server *s)
 			log_error("the schema of tool %s is not JSON", e->name);
 			return -EINVAL;
 		}
-		if (i)
+		if (e != s->tools)
 			r = buf_puts(&s->tools_json, ",");
 		if (!r)
-			r = put_entry(&s->tools_json, e);
+			r = put_entry(s, &s->tools_json, e);
 	}
 	return r ? r : buf_puts(&s->tools_json, "]");
 }

@@ -347,7 +347,8 @@ static int parse(char *line, size_t n, struct msg *m)
 	m->root = cJSON_ParseWithLength(line, n);
 	if (!m->root)
 		return -ENOMEM;
-	return classify(m, s.id.len > 0);
+	/* The scan knows keys without escapes only; an id under another is not nothing. */
+	return classify(m, s.id.len > 0 || cJSON_GetObjectItemCaseSensitive(m->root, "id"));
 }
 
 int msg_parse(char *line, size_t n, struct msg *ret)

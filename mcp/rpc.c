@@ -218,17 +218,23 @@ bool rpc_pending(struct rpc_writer *w)
 
 void rpc_flush(struct rpc_writer *w)
 {
+	size_t at = 0;
+
 	if (pthread_mutex_trylock(&w->lock))
 		return;
 	(void)pthread_mutex_lock(&w->plock);
-	while (w->pending.len) {
-		struct buf *b = &w->pending;
-		ssize_t k = write_some(w, (const char *)b->data, b->len, 0);
+	while (at < w->pending.len) {
+		ssize_t k =
+			write_some(w, (const char *)w->pending.data + at, w->pending.len - at, 0);
 
 		if (k <= 0)
 			break;
-		memmove(b->data, b->data + k, b->len - (size_t)k);
-		b->len -= (size_t)k;
+		at += (size_t)k;
+	}
+	/* Once, not for each 4 KiB of what may be megabytes. */
+	if (at) {
+		memmove(w->pending.data, w->pending.data + at, w->pending.len - at);
+		w->pending.len -= at;
 	}
 	(void)pthread_mutex_unlock(&w->plock);
 	(void)pthread_mutex_unlock(&w->lock);

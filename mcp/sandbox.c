@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "base/thread.h"
 #include "mcp/jobs.h"
 #include "mcp/server.h"
 #include "mcp/session.h"
@@ -40,17 +41,13 @@ struct sandbox {
 int sandbox_new(const struct mcp_serve_opts *o, struct sandbox **ret)
 {
 	struct sandbox *s = calloc(1, sizeof(*s));
-	pthread_condattr_t a;
 
 	if (!s)
 		return -ENOMEM;
 	s->opts = o;
 	s->scratch_fd = -1;
 	(void)pthread_mutex_init(&s->lock, NULL);
-	(void)pthread_condattr_init(&a);
-	(void)pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-	(void)pthread_cond_init(&s->change, &a);
-	(void)pthread_condattr_destroy(&a);
+	(void)thread_cond_init(&s->change);
 	*ret = s;
 	return 0;
 }

@@ -39,14 +39,21 @@ struct mcp_serve_opts {
 	const char *data_dir;              /* NULL: the default */
 	const char *env;                   /* NULL: "default"; made when missing */
 	const char *base;                  /* NULL: "host" */
-	bool through; /* the environment shows the host itself: ctl_env_opts.through */
+	const char *
+		manager; /* what installs packages on it: "apt", "pacman"; NULL: none that is known */
+	bool through;    /* the environment shows the host itself: ctl_env_opts.through */
 	const struct ctl_overlay *overlays;
 	size_t noverlays;
 	const struct mcp_bind *binds;
 	size_t nbinds;
+	const char *
+		refusal; /* why the current directory is not shown; each call that wants an environment says it. NULL */
 	const char *const *bind_roots; /* the user's, for bind_host_dir; NULL-terminated, or NULL */
-	const char *const *writable;   /* NULL: the agent default */
-	bool keep;                     /* leave uncommitted changes at the end */
+	const char *const *
+		pacman_mirrors; /* the user's, as client/pacman.h has it; NULL-terminated, or NULL */
+	const char *const *writable; /* NULL: the agent default */
+	bool keep;                   /* leave uncommitted changes at the end */
+	bool read_only;              /* offer what changes and runs nothing, alone */
 	bool no_checkpoints;
 	bool no_exec_workspace;
 	/* Of each command, where no profile says otherwise: a network of its own with these rules. NULL: none. */

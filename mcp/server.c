@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "mcp/jobs.h"
 #include "mcp/session.h"
 
@@ -168,19 +169,6 @@ static void serve(struct loop *l)
 
 /* ---- start and end ---- */
 
-static int cond_init(pthread_cond_t *c)
-{
-	pthread_condattr_t a;
-	int r = pthread_condattr_init(&a);
-
-	if (!r)
-		r = pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-	if (!r)
-		r = pthread_cond_init(c, &a);
-	(void)pthread_condattr_destroy(&a);
-	return -r;
-}
-
 static void server_free(struct server *s)
 {
 	if (!s)
@@ -208,9 +196,9 @@ static int server_new(const struct mcp_serve_opts *o, int out_fd, struct server 
 	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = s->wake_fd < 0 ? ret_nerrno() : rpc_writer_init(&s->out, out_fd);
 	if (!r)
-		r = cond_init(&s->work);
+		r = thread_cond_init(&s->work);
 	if (!r)
-		r = cond_init(&s->idle);
+		r = thread_cond_init(&s->idle);
 	if (!r)
 		r = server_load_tools(s);
 	if (!r)
@@ -251,7 +239,7 @@ static bool discard_until(struct server *s, long long deadline_ms)
 	pthread_t t;
 	bool done;
 
-	if (!e || cond_init(&e->done_cond)) {
+	if (!e || thread_cond_init(&e->done_cond)) {
 		free(e);
 		return false;
 	}
@@ -308,6 +296,8 @@ int mcp_serve(const struct mcp_serve_opts *o)
 	int r;
 
 	log_setup("rattan", o->log_level);
+	if (o->refusal)
+		log_warn("%s", o->refusal);
 	r = take_stdio(&in, &out);
 	if (!r)
 		r = take_signals(&sig);

@@ -62,7 +62,8 @@ struct tool_call {
 	const struct mcp_tool *tool;
 	const char *name; /* as the client calls it */
 	const cJSON *schema;
-	const cJSON *args;
+	cJSON *args;
+	struct client *client; /* of the environment that the handler asked for; NULL: none yet */
 	int cancel_fd;
 	atomic_bool cancelled; /* by the client: no answer */
 	atomic_bool stop;      /* cancelled, or the server ends */
@@ -119,7 +120,7 @@ void server_handle_line(struct server *s, char *line, size_t n);
 
 /* ---- call.c ---- */
 /* Queue a call for the workers; takes @m and @to->id. */
-void call_queue(struct server *s, const struct tool_entry *t, const cJSON *args, struct msg *m,
+void call_queue(struct server *s, const struct tool_entry *t, cJSON *args, struct msg *m,
 		struct reply_to *to);
 /* A request that is only held open until it is cancelled (subscriptions/listen). */
 int call_listen(struct server *s, struct msg *m, struct reply_to *to) MUST_USE;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,12 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "mcp/checkpoint.h"
+#include "mcp/files/commands.h"
+#include "mcp/files/fsio.h"
+#include "mcp/files/seen.h"
 #include "mcp/jobs.h"
+#include "mcp/record.h"
 #include "mcp/sandbox.h"
 
 #define RESET_TRIES    10
@@ -20,19 +26,29 @@
 struct env_slot {
 	char name[65];
 	int share_fd;          /* reach; -1, or locked together with other sessions */
+	pthread_mutex_t turn;  /* session_turn */
 	pthread_mutex_t reach; /* one thread starts the daemon, the others wait for it */
 	struct client *client; /* reach */
 	bool reached;          /* reach */
+	atomic_bool tidied;
 };
 
 struct mcp_session {
 	const struct mcp_serve_opts *opts;
 	struct jobs *jobs;
 	struct sandbox *sandbox;
+	struct commands *commands;
+	struct record *record;
+	struct seen *seen;
 	pthread_mutex_t lock;
 	struct env_slot envs[SESSION_MAX_ENVS]; /* lock; a used slot never changes its name */
 	size_t nenvs;                           /* lock */
 };
+
+static void job_ended(void *arg, struct client *c, const char *id, const char *command)
+{
+	checkpoint_job(arg, c, id, command);
+}
 
 int session_new(const struct mcp_serve_opts *o, struct mcp_session **ret)
 {
@@ -42,11 +58,20 @@ int session_new(const struct mcp_serve_opts *o, struct mcp_session **ret)
 	if (!s)
 		return -ENOMEM;
 	s->opts = o;
-	r = jobs_new(&s->jobs);
+	r = record_new(o->data_dir, &s->record);
+	if (!r)
+		r = seen_new(&s->seen);
+	if (!r)
+		r = jobs_new(s->record, job_ended, s, &s->jobs);
 	if (!r)
 		r = sandbox_new(o, &s->sandbox);
+	if (!r)
+		r = commands_new(&s->commands);
 	if (r) {
+		sandbox_free(s->sandbox);
 		jobs_free(s->jobs);
+		seen_free(s->seen);
+		record_free(s->record);
 		free(s);
 		return r;
 	}
@@ -60,11 +85,15 @@ void session_free(struct mcp_session *s)
 	if (!s)
 		return;
 	jobs_free(s->jobs);
+	record_free(s->record);
+	seen_free(s->seen);
 	sandbox_free(s->sandbox);
+	commands_free(s->commands);
 	for (size_t i = 0; i < s->nenvs; i++) {
 		client_free(s->envs[i].client);
 		cleanup_fdp(&s->envs[i].share_fd);
 		(void)pthread_mutex_destroy(&s->envs[i].reach);
+		(void)pthread_mutex_destroy(&s->envs[i].turn);
 	}
 	(void)pthread_mutex_destroy(&s->lock);
 	free(s);
@@ -83,6 +112,21 @@ struct jobs *session_jobs(struct mcp_session *s)
 struct sandbox *session_sandbox(struct mcp_session *s)
 {
 	return s->sandbox;
+}
+
+struct commands *session_commands(struct mcp_session *s)
+{
+	return s->commands;
+}
+
+struct record *session_record(struct mcp_session *s)
+{
+	return s->record;
+}
+
+struct seen *session_seen(struct mcp_session *s)
+{
+	return s->seen;
 }
 
 double session_max_wait(const struct mcp_session *s)
@@ -124,6 +168,7 @@ static int find_slot(struct mcp_session *s, const char *name, struct diag *diag,
 		slot->share_fd = -1;
 		(void)snprintf(slot->name, sizeof(slot->name), "%s", name);
 		(void)pthread_mutex_init(&slot->reach, NULL);
+		(void)pthread_mutex_init(&slot->turn, NULL);
 	}
 	(void)pthread_mutex_unlock(&s->lock);
 	*ret = slot;
@@ -160,6 +205,8 @@ static int make_client(struct mcp_session *s, const char *name, struct diag *dia
 	r = client_new(&eo, &c);
 	if (r)
 		return r;
+	/* Without one, each command waits for a sandbox of its own. */
+	(void)!client_keep_spare(c);
 	for (size_t i = 0; own && i < o->nbinds; i++) {
 		r = client_add_bind(c, o->binds[i].fd, o->binds[i].host, o->binds[i].mount,
 				    o->binds[i].rw, diag);
@@ -202,6 +249,50 @@ static int share_open(struct mcp_session *s, const char *env, int *ret_fd)
 	return 0;
 }
 
+struct tidy {
+	struct client *client;
+	struct client_tree tree; /* of an attachment made here */
+	bool attached, failed;
+	int root_fd; /* -1: attach first */
+};
+
+static bool drop_temp(void *arg, const char *path)
+{
+	struct tidy *t = arg;
+	struct diag diag = {0};
+
+	if (t->root_fd < 0 && !t->failed) {
+		t->attached = client_attach(t->client, NULL, "a file tool", &diag, &t->tree) == 0;
+		t->failed = !t->attached;
+		t->root_fd = t->attached ? t->tree.at.root_fd : -1;
+	}
+	return t->root_fd >= 0 && fsio_drop_temp(t->root_fd, path) == 0;
+}
+
+static void tidy(struct mcp_session *s, struct env_slot *slot, struct client *c, int root_fd)
+{
+	struct tidy t = {.client = c, .root_fd = root_fd};
+
+	if (atomic_exchange(&slot->tidied, true))
+		return;
+	record_temps(s->record, slot->name, drop_temp, &t);
+	if (t.attached)
+		client_detach(t.client, &t.tree);
+}
+
+void session_tidy(struct mcp_session *s, struct client *c, int root_fd)
+{
+	struct env_slot *slot = NULL;
+
+	(void)pthread_mutex_lock(&s->lock);
+	for (size_t i = 0; i < s->nenvs && !slot; i++)
+		if (!strcmp(s->envs[i].name, client_env(c)))
+			slot = &s->envs[i];
+	(void)pthread_mutex_unlock(&s->lock);
+	if (slot)
+		tidy(s, slot, c, root_fd);
+}
+
 static int reach_locked(struct mcp_session *s, struct env_slot *slot, struct diag *diag)
 {
 	struct ctl *ctl;
@@ -225,6 +316,9 @@ static int reach_locked(struct mcp_session *s, struct env_slot *slot, struct dia
 				 err_text(r));
 	}
 	slot->reached = true;
+	/* Under a profile nothing can be changed before a call says under which. */
+	if (s->opts->sandbox == MCP_SANDBOX_NONE)
+		tidy(s, slot, slot->client, -1);
 	return 0;
 }
 
@@ -233,6 +327,12 @@ int session_client(struct mcp_session *s, const char *name, struct diag *diag, s
 	struct env_slot *slot;
 	int r;
 
+	if (s->opts->refusal)
+		return diag_set(
+			diag, -EINVAL,
+			"%s. The client has started this server there: it can start it in the project, or with "
+			"--overlay /the/project=/workspace --env NAME in the place of --overlay-cwd",
+			s->opts->refusal);
 	if (!name)
 		name = own_env(s);
 	if (!name_ok(name))
@@ -247,6 +347,18 @@ int session_client(struct mcp_session *s, const char *name, struct diag *diag, s
 		*ret = slot->client;
 	(void)pthread_mutex_unlock(&slot->reach);
 	return r;
+}
+
+pthread_mutex_t *session_turn(struct mcp_session *s, const struct client *c)
+{
+	pthread_mutex_t *turn = NULL;
+
+	(void)pthread_mutex_lock(&s->lock);
+	for (size_t i = 0; i < s->nenvs && !turn; i++)
+		if (!strcmp(s->envs[i].name, client_env(c)))
+			turn = &s->envs[i].turn;
+	(void)pthread_mutex_unlock(&s->lock);
+	return turn;
 }
 
 static void discard(struct client *c)

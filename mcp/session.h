@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -15,6 +16,9 @@
 
 #define SESSION_MAX_ENVS 16
 
+struct commands;
+struct record;
+struct seen;
 struct jobs;
 struct sandbox;
 struct mcp_session;
@@ -27,6 +31,11 @@ void session_free(struct mcp_session *s);
 const struct mcp_serve_opts *session_opts(const struct mcp_session *s);
 struct jobs *session_jobs(struct mcp_session *s);
 struct sandbox *session_sandbox(struct mcp_session *s);
+struct commands *session_commands(struct mcp_session *s);
+struct record *session_record(struct mcp_session *s);
+struct seen *session_seen(struct mcp_session *s);
+/* What a server that was killed has left of its temporary files in @c's tree, whose root is @root_fd, is removed: once. */
+void session_tidy(struct mcp_session *s, struct client *c, int root_fd);
 /* Longest time a call may block, in seconds. */
 double session_max_wait(const struct mcp_session *s);
 
@@ -34,6 +43,8 @@ double session_max_wait(const struct mcp_session *s);
  * such environment, -ENOSPC too many in this session, else why it cannot be reached. */
 int session_client(struct mcp_session *s, const char *name, struct diag *diag,
 		   struct client **ret) MUST_USE;
+/* Held while an automatic state of @c's environment is made, and by nobody else; NULL: not one of ours. */
+pthread_mutex_t *session_turn(struct mcp_session *s, const struct client *c);
 /* Unless the settings say keep: discard what is uncommitted in all environments that were reached. */
 void session_discard(struct mcp_session *s);
 

@@ -139,7 +139,8 @@ static int parse_clocks(struct tool_call *call, const cJSON *args, enum shell_ki
 	r = parse_seconds(args, "timeout", "timeout_ms", MAX_TIMEOUT * 1000, out, &req->timeout);
 	if (r < 0)
 		return r;
-	if (req->timeout > MAX_TIMEOUT)
+	req->timeout_ms = req->timeout > MAX_TIMEOUT;
+	if (req->timeout_ms)
 		req->timeout /= 1000;
 	return 0;
 }
@@ -169,6 +170,10 @@ static int parse_texts(const cJSON *args, struct tool_result *out, struct shell_
 		r = arg_bool(args, ARG("structured"), out, &req->structured);
 	if (r >= 0)
 		r = arg_bool(args, ARG("interactive"), out, &req->interactive);
+	if (r >= 0)
+		r = arg_bool(args, ARG("tty"), out, &req->tty);
+	if (r >= 0)
+		r = arg_bool(args, ARG("leave_running"), out, &req->leave_running);
 	if (r < 0)
 		return r;
 	if (!req->command[strspn(req->command, " \t\r\n")]) {
@@ -176,7 +181,7 @@ static int parse_texts(const cJSON *args, struct tool_result *out, struct shell_
 		return -EINVAL;
 	}
 	req->max_output = (size_t)max;
-	req->separate = mode == 1 || req->structured;
+	req->separate = (mode == 1 || req->structured) && !req->tty;
 	req->cwd_arg = cwd && *cwd ? cwd : NULL;
 	return shell_path(req->cwd_arg ? req->cwd_arg : TOOL_WORKSPACE, &req->cwd);
 }
@@ -204,6 +209,30 @@ void shell_req_release(struct shell_req *r)
 	*r = (struct shell_req){0};
 }
 
+static bool ends_word(char c)
+{
+	return !c || strchr(" \t\n;&|(){}`\"'", c);
+}
+
+static bool has_word(const char *text, const char *word)
+{
+	const char *at = text;
+
+	for (; (at = strstr(at, word)); at++)
+		if ((at == text || ends_word(at[-1])) && ends_word(at[strlen(word)]))
+			return true;
+	return false;
+}
+
+/* A pipe, which "||" is not, or a change of directory: somewhere, be it in quotes. */
+static bool may_have_note(const char *command)
+{
+	for (const char *p = command; (p = strchr(p, '|')); p += 1 + (p[1] == '|'))
+		if (p[1] != '|')
+			return true;
+	return has_word(command, "cd") || has_word(command, "pushd");
+}
+
 void shell_req_spec(const struct shell_req *req, const struct mcp_serve_opts *o,
 		    struct run_spec *spec)
 {
@@ -219,7 +248,11 @@ void shell_req_spec(const struct shell_req *req, const struct mcp_serve_opts *o,
 	spec->limits = o->limits;
 	spec->net_rules = o->net_rules;
 	spec->stderr_mode = req->separate ? RUN_STDERR_SEPARATE : RUN_STDERR_MERGED;
-	spec->keep_input = req->interactive;
+	spec->keep_input = req->interactive || req->tty;
+	spec->tty = req->tty;
+	spec->linger = req->leave_running;
+	/* What it costs is for those alone for whom there may be something to tell. */
+	spec->note = !req->promises && may_have_note(req->command);
 	if (req->input) {
 		spec->stdin_data = req->input;
 		spec->stdin_len = strlen(req->input);

@@ -12,7 +12,8 @@ struct shell_req {
 	double wait, timeout; /* seconds; timeout 0: none */
 	const char *input;
 	size_t max_output;
-	bool separate, structured, interactive;
+	bool separate, structured, interactive, tty, leave_running;
+	bool timeout_ms; /* the timeout was so large that it must have been milliseconds */
 	const char *promises;
 	char **env; /* "NAME=value", NULL-terminated */
 	size_t nenv;

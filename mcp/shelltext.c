@@ -1,13 +1,15 @@
 #include "mcp/shelltext.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "mcp/json.h"
 
-#define COUNT_MAX (16u << 20)
+#define FOLD_LEAST 4
+#define COUNT_MAX  (16u << 20)
 
 static bool is_scratch(const char *path)
 {
@@ -105,6 +107,8 @@ static int clean_one(struct buf *out, const uint8_t *p, size_t n, size_t *line, 
 	}
 	if (k == 1 && (p[0] < 0x20 || p[0] == 0x7f) && p[0] != '\n' && p[0] != '\t')
 		return 0;
+	if (k == 2 && p[0] == 0xc2 && p[1] < 0xa0) /* C1: to a terminal 0x9b is what ESC [ is */
+		return 0;
 	if (p[0] == '\n')
 		*line = out->len + 1;
 	return buf_put(out, p, k);
@@ -130,6 +134,41 @@ int sh_clean(struct buf *out, const uint8_t *p, size_t n)
 	return r;
 }
 
+/* Bytes of the line at @p, its end included. */
+static size_t line_len(const uint8_t *p, const uint8_t *end)
+{
+	const uint8_t *nl = memchr(p, '\n', (size_t)(end - p));
+
+	return (size_t)((nl ? nl + 1 : end) - p);
+}
+
+int sh_fold(struct buf *out, size_t from)
+{
+	cleanup_buf struct buf b = {0};
+	const uint8_t *p = out->data + from, *end = out->data + out->len;
+	int r = 0;
+
+	if (!out->data || from >= out->len)
+		return 0;
+	while (!r && p < end) {
+		size_t n = line_len(p, end), times = 1;
+
+		while (p[n - 1] == '\n' && (size_t)(end - p) >= (times + 1) * n &&
+		       !memcmp(p, p + times * n, n))
+			times++;
+		if (times < FOLD_LEAST)
+			times = 1;
+		r = buf_put(&b, p, n);
+		if (!r && times > 1)
+			r = buf_printf(&b, "[repeated %zu×]\n", times);
+		p += times * n;
+	}
+	if (r || b.len >= out->len - from)
+		return r;
+	out->len = from;
+	return buf_put(out, b.data, b.len);
+}
+
 static const char *signal_name(int sig)
 {
 	const char *n = sigabbrev_np(sig);
@@ -137,9 +176,21 @@ static const char *signal_name(int sig)
 	return n ? n : "?";
 }
 
+/* " (SIGSEGV)" after the code by which a shell tells that the last of its commands died of a signal; "" after any other. */
+static const char *of_signal(int code, char ret[static 24])
+{
+	const char *name = code > 128 ? sigabbrev_np(code - 128) : NULL;
+
+	ret[0] = 0;
+	if (name)
+		(void)snprintf(ret, 24, " (SIG%s)", name);
+	return ret;
+}
+
 static int put_end(struct buf *out, const struct job_info *in)
 {
 	const struct run_result *res = &in->result;
+	char sig[24];
 
 	if (res->state == RUN_NOT_STARTED)
 		return buf_printf(out, "not started: %s%s%s", res->step, res->step[0] ? ": " : "",
@@ -153,21 +204,68 @@ static int put_end(struct buf *out, const struct job_info *in)
 	if (res->state == RUN_SIGNALED)
 		return buf_printf(out, "signal SIG%s (exit %d) in %.2fs", signal_name(res->signal),
 				  res->code, res->wall_s);
-	return buf_printf(out, "exit %d in %.2fs", res->code, res->wall_s);
+	if (res->pipe[0])
+		return buf_printf(out, "exit %d%s (pipe: %s) in %.2fs", res->code,
+				  of_signal(res->code, sig), res->pipe, res->wall_s);
+	return buf_printf(out, "exit %d%s in %.2fs", res->code, of_signal(res->code, sig),
+			  res->wall_s);
+}
+
+int sh_limited(struct buf *out, const struct job_info *in)
+{
+	int r = buf_puts(out, "[the first ");
+
+	if (!r)
+		r = sh_size(out, in->size[0] + in->size[1]);
+	return r ? r : buf_puts(out, " of its output are kept, the rest was discarded]\n");
+}
+
+/* Without "//", "/./" and "/../", as a shell says where it is. Into @ret, which has room. */
+static void plain_path(const char *p, char *ret)
+{
+	size_t n = 0;
+
+	while (*(p += strspn(p, "/"))) {
+		size_t len = strcspn(p, "/");
+
+		if (len == 2 && !strncmp(p, "..", 2)) {
+			while (n && ret[--n] != '/')
+				;
+		} else if (len != 1 || *p != '.') {
+			ret[n++] = '/';
+			memcpy(ret + n, p, len);
+			n += len;
+		}
+		p += len;
+	}
+	ret[n] = 0;
+}
+
+const char *sh_ended_in(const struct job_info *in)
+{
+	char from[4096], to[sizeof(in->result.ended_in)];
+
+	if (!in->result.ended_in[0] || !in->cwd || strlen(in->cwd) >= sizeof(from))
+		return NULL;
+	plain_path(in->cwd, from);
+	plain_path(in->result.ended_in, to);
+	return strcmp(from, to) ? in->result.ended_in : NULL;
 }
 
 int sh_state(struct buf *out, const struct job_info *in)
 {
-	if (!in->ended)
-		return buf_printf(out, "running for %.1fs", in->age_s);
-	return put_end(out, in);
+	int r = in->ended ? 0 : buf_printf(out, "running for %.1fs", in->age_s);
+
+	if (!r && in->command_ended)
+		r = buf_puts(out, ", its command: ");
+	return r || (!in->ended && !in->command_ended) ? r : put_end(out, in);
 }
 
 int sh_status(struct buf *out, const struct job_info *in, const struct changes *ch, uint64_t lines)
 {
 	int r;
 
-	if (in->ended)
+	if (in->ended || in->command_ended)
 		r = put_end(out, in);
 	else
 		r = buf_printf(out, "running as job %s after %.1fs", in->id, in->age_s);
@@ -265,9 +363,11 @@ int sh_output(struct buf *out, struct job *j, int stream, size_t max, const char
 	if (!r)
 		r = buf_printf(out,
 			       "[... %" PRIu64 " bytes left out; see them with shell_job_output "
-			       "job_id=\"%s\" offset=%" PRIu64 "%s ...]\n",
-			       tail_at - head_end, id, head_end,
-			       stream ? " stream=\"stderr\"" : "");
+			       "job_id=\"%s\" offset=%" PRIu64
+			       "%s, or read_file or grep with path=\"" JOB_OUTPUT_DIR
+			       "%s.%s\" ...]\n",
+			       tail_at - head_end, id, head_end, stream ? " stream=\"stderr\"" : "",
+			       id, stream ? "err" : "log");
 	if (!r)
 		r = sh_clean(out, tail.data + skip, tail.len - skip);
 	if (!r)

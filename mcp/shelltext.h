@@ -36,12 +36,19 @@ int changes_add(void *arg, const char *path, char what);
  * that are not UTF-8 are \\xNN. */
 int sh_clean(struct buf *out, const uint8_t *p, size_t n) MUST_USE;
 
+/* What stands in @out from byte @from on: of four equal lines and more one, and how often it came. */
+int sh_fold(struct buf *out, size_t from) MUST_USE;
+
 /* "exit 0 in 0.02s  out 3 lines 40 B  changed 2 files". */
 int sh_status(struct buf *out, const struct job_info *in, const struct changes *ch,
 	      uint64_t lines) MUST_USE;
 /* "running as job j3-...", "exited 0", ... for lists. */
 int sh_state(struct buf *out, const struct job_info *in) MUST_USE;
 int sh_size(struct buf *out, uint64_t bytes) MUST_USE;
+/* Of a job that wrote more than is kept, or than there was room for. */
+int sh_limited(struct buf *out, const struct job_info *in) MUST_USE;
+/* The directory in which the command ended, when that is not where it began; lent from @in. NULL. */
+const char *sh_ended_in(const struct job_info *in);
 
 /* One stream, at most @max bytes of it: head, a note of what is left out, tail. *ret_left: bytes left
  * out. */

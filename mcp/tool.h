@@ -36,8 +36,14 @@ enum mcp_tool_flags {
 	TOOL_OPEN_WORLD = 1 << 3,
 	TOOL_PREFIXED = 1 << 4, /* wire name is prefix + name ("rattan_" by default) */
 	TOOL_STRUCTURED = 1 << 5,
-	TOOL_WAITS = 1 << 6, /* may block for long: never takes the last worker threads */
-	TOOL_SITS = 1 << 7,  /* the same where each call has a profile of its own (mcp/sandbox.h) */
+	TOOL_WAITS = 1 << 6,    /* may block for long: never takes the last worker threads */
+	TOOL_CHANGES = 1 << 8,  /* an automatic state follows: what it did can be taken back */
+	TOOL_HISTORY = 1 << 9,  /* looks at the states there are */
+	TOOL_NETWORK = 1 << 10, /* reaches the open world where commands have a network */
+	TOOL_APT = 1 << 12,     /* only on a base whose packages apt installs */
+	TOOL_PACMAN = 1 << 13,  /* the same of pacman */
+	TOOL_LONG = 1 << 11,    /* answers with up to 200 KiB of text when it is asked to */
+	TOOL_SITS = 1 << 7, /* the same where each call has a profile of its own (mcp/sandbox.h) */
 };
 
 struct mcp_tool {

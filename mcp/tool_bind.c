@@ -7,8 +7,7 @@
 #include "mcp/files/text.h"
 #include "mcp/session.h"
 
-#define ENV_ARG \
-	"\"environment\":{\"type\":\"string\",\"description\":\"Environment; default: the server's\"}"
+#define ENV_ARG "\"environment\":{\"type\":\"string\",\"description\":\"Name\"}"
 
 static int say(struct tool_result *out, const char *verb, const char *what, const char *rest)
 {
@@ -71,8 +70,8 @@ const struct mcp_tool tool_bind_host_dir = {
 	.title = "Open a host directory",
 	.description =
 		"Show a directory of the host to later commands and file tools of this session. It must be "
-		"the user's, below their home and not hidden, or below a root they have listed; whatever "
-		"else is refused with the reason. With mode rw changes go to the host at once.",
+		"the user's, below their home and not hidden, or below a root they have listed. mode rw: "
+		"changes go to the host at once.",
 	.input_schema =
 		"{\"type\":\"object\",\"additionalProperties\":false,"
 		"\"required\":[\"host_path\",\"mount_point\"],\"properties\":{"

@@ -132,6 +132,8 @@ static int put_content(const struct diff_req *q, const char *path, int a, int b,
 				       "compared; read both sides instead");
 	if (r == -EFBIG)
 		return buf_puts(&out->text, "[over 16 MiB: not compared line by line]\n");
+	if (r == -E2BIG)
+		return buf_puts(&out->text, "[too many lines: not compared one by one]\n");
 	if (r == -ETIMEDOUT)
 		return tool_error(out, "comparing the two sides took too long");
 	if (r < 0)
@@ -162,7 +164,7 @@ static int diff_content(struct ctl *ctl, const struct diff_req *q, const char *p
 static int parse(const cJSON *args, struct tool_result *out, struct diff_req *q)
 {
 	*q = (struct diff_req){.limit = 200, .max = 24576};
-	if (arg_str(args, ARG("from", "a"), out, &q->from) < 0 ||
+	if (arg_str(args, ARG("from", "rev", "a"), out, &q->from) < 0 ||
 	    arg_str(args, ARG("to", "b", "rev"), out, &q->to) < 0 ||
 	    arg_str(args, ARG("path"), out, &q->path) < 0 ||
 	    arg_int(args, ARG("offset"), 0, 1 << 30, out, &q->offset) < 0 ||
@@ -225,23 +227,22 @@ const struct mcp_tool tool_env_diff = {
 	.name = "env_diff",
 	.title = "What changed",
 	.description =
-		"What differs between head and the working tree, or between any two snapshots: a header, "
-		"then one line per path: A added, M modified, D deleted, R renamed, T type changed. With "
-		"path: only what is at or below it, and the unified diff of a file.",
+		"What differs between head and the working tree, or between two states: a header, then a "
+		"line per path: A added, M modified, D deleted, R renamed, T type changed. With path: only "
+		"what is at or below it, and the unified diff of a file.",
 	.input_schema =
 		"{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{"
 		"\"path\":{\"type\":\"string\",\"description\":\"File (gives its content diff) or "
 		"directory\"},"
 		"\"from\":{\"type\":\"string\",\"description\":\"Snapshot; default head\"},"
 		"\"to\":{\"type\":\"string\",\"description\":\"Snapshot; default the working tree\"},"
-		"\"offset\":{\"type\":\"integer\",\"minimum\":0,\"default\":0,\"description\":\"Lines to "
+		"\"offset\":{\"type\":\"integer\",\"description\":\"Lines to "
 		"skip\"},"
-		"\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":2000,\"default\":200,"
+		"\"limit\":{\"type\":\"integer\",\"maximum\":2000,\"default\":200,"
 		"\"description\":\"Most lines\"},"
 		"\"max_output\":{\"type\":\"integer\",\"minimum\":1024,\"maximum\":196608,"
 		"\"default\":24576,\"description\":\"Bytes of content diff\"},"
-		"\"environment\":{\"type\":\"string\",\"description\":\"Environment; default: the "
-		"server's\"}}}",
+		"\"environment\":{\"type\":\"string\",\"description\":\"Name\"}}}",
 	.flags = TOOL_READ_ONLY | TOOL_IDEMPOTENT,
 	.run = run_diff,
 };

@@ -1,4 +1,4 @@
-#include "mcp/tools.h"
+#include "mcp/tool_env.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -8,21 +8,8 @@
 #include "mcp/session.h"
 #include "profile/profile.h"
 
-#define ENV_ARG \
-	"\"environment\":{\"type\":\"string\",\"description\":\"Environment; default: the server's\"}"
-#define SCHEMA(props) \
-	"{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{" props ENV_ARG "}}"
-
-/* A connection for one tool call; gives back what it got. */
-struct env_call {
-	struct client *client;
-	struct ctl *ctl;
-	struct diag diag;
-};
-
-/* False: answered. */
-static bool env_begin(struct tool_call *call, const cJSON *args, struct tool_result *out,
-		      struct env_call *ret)
+bool env_begin(struct tool_call *call, const cJSON *args, struct tool_result *out,
+	       struct env_call *ret)
 {
 	int r;
 
@@ -38,8 +25,7 @@ static bool env_begin(struct tool_call *call, const cJSON *args, struct tool_res
 	return false;
 }
 
-/* Gives the connection back and, for an error of the daemon, answers. Returns what a handler returns. */
-static int env_end(struct env_call *e, int r, struct tool_result *out)
+int env_end(struct env_call *e, int r, struct tool_result *out)
 {
 	client_ctl_put(e->client, e->ctl, r == -EPIPE || r == -EBADMSG);
 	if (!r || out->is_error)
@@ -61,7 +47,7 @@ static int env_end(struct env_call *e, int r, struct tool_result *out)
 			  e->diag.text[0] ? ")" : "");
 }
 
-static const char *short_id(const char *id, char room[static 16])
+const char *env_short_id(const char *id, char room[static 16])
 {
 	if (!*id)
 		return "base";
@@ -100,9 +86,11 @@ static int put_status(struct buf *b, const struct ctl_status *st, const struct m
 	int r;
 
 	r = buf_printf(b, "environment %s  base %s  head %s%s%s  ", st->env, st->base,
-		       short_id(st->head, id), label_sep, st->head_label);
+		       env_short_id(st->head, id), label_sep, st->head_label);
 	if (!r && !st->dirty)
 		r = buf_puts(b, "clean\n");
+	else if (!r && st->added + st->modified + st->deleted + st->renamed == 0)
+		r = buf_puts(b, "uncommitted: too much, or too deep, to be counted\n");
 	else if (!r)
 		r = buf_printf(b,
 			       "uncommitted: %" PRIu64 " added, %" PRIu64 " modified, %" PRIu64
@@ -167,6 +155,26 @@ static int run_status(struct tool_call *call, const cJSON *args, struct tool_res
 
 /* ---- commit ---- */
 
+/* A label is for the state, and that is there. */
+static int nothing_to_commit(struct env_call *e, const char *label, struct tool_result *out)
+{
+	struct ctl_ref ref = {0};
+	char id[16];
+	int r;
+
+	if (!label || !*label)
+		return buf_puts(&out->text, "nothing to commit: the tree is as it was at head\n");
+	e->diag = (struct diag){0};
+	r = ctl_tag(e->ctl, label, NULL, false, &e->diag, &ref);
+	if (!r)
+		r = buf_printf(&out->text,
+			       "nothing to commit: the tree is as it was at head, %s, which is "
+			       "named %s\n",
+			       env_short_id(ref.id, id), ref.name);
+	ctl_ref_release(&ref);
+	return r;
+}
+
 static int run_commit(struct tool_call *call, const cJSON *args, struct tool_result *out)
 {
 	const char *message = "", *label = NULL, *expect = NULL;
@@ -183,12 +191,9 @@ static int run_commit(struct tool_call *call, const cJSON *args, struct tool_res
 		return 0;
 	r = ctl_commit(e.ctl, message, label, expect, &e.diag, &cm);
 	if (r == -ENODATA)
-		return env_end(&e,
-			       buf_puts(&out->text, "nothing to commit: the tree is as it was at "
-						    "head\n"),
-			       out);
+		return env_end(&e, nothing_to_commit(&e, label, out), out);
 	if (r == -ESTALE && expect) {
-		(void)env_end(&e, 0, out);
+		(void)!env_end(&e, 0, out);
 		return tool_error(out,
 				  "head is not %.70s any more; look at env_snapshot_list, then "
 				  "commit with the new head as expect, or without expect",
@@ -198,7 +203,7 @@ static int run_commit(struct tool_call *call, const cJSON *args, struct tool_res
 		r = buf_printf(&out->text,
 			       "committed %s  %" PRIu64 " added, %" PRIu64 " modified, %" PRIu64
 			       " deleted\ncommit id %s\n",
-			       short_id(cm.id, id), cm.added, cm.modified, cm.deleted, cm.id);
+			       env_short_id(cm.id, id), cm.added, cm.modified, cm.deleted, cm.id);
 		out->meta = cJSON_CreateObject();
 		if (out->meta) {
 			(void)cJSON_AddStringToObject(out->meta, "commit_id", cm.id);
@@ -209,79 +214,6 @@ static int run_commit(struct tool_call *call, const cJSON *args, struct tool_res
 	return env_end(&e, r, out);
 }
 
-/* ---- list ---- */
-
-struct log_page {
-	struct buf *out;
-	int64_t offset, limit, seen, shown;
-	char head[65];
-	int r;
-};
-
-static int log_line(void *arg, const struct ctl_commit *cm)
-{
-	struct log_page *p = arg;
-	struct tm tm;
-	char when[32] = "?", id[16];
-	size_t len = cm->message ? strcspn(cm->message, "\n") : 0;
-
-	if (p->seen++ < p->offset || p->shown >= p->limit)
-		return 0;
-	p->shown++;
-	if (cm->damaged) {
-		p->r = buf_printf(p->out, "%s  damaged\n", short_id(cm->id, id));
-		return p->r;
-	}
-	if (gmtime_r(&cm->time.tv_sec, &tm))
-		(void)strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%SZ", &tm);
-	p->r = buf_printf(p->out,
-			  "%s%s  %s  +%" PRIu64 " ~%" PRIu64 " -%" PRIu64 "  %s%s%s%s%.*s\n",
-			  short_id(cm->id, id), strcmp(cm->id, p->head) ? "" : " (head)", when,
-			  cm->added, cm->modified, cm->deleted, cm->automatic ? "[auto] " : "",
-			  cm->label[0] ? "[" : "", cm->label,
-			  !cm->label[0] ? ""
-			  : len         ? "] "
-					: "]",
-			  (int)(len < 200 ? len : 200), cm->message ? cm->message : "");
-	return p->r;
-}
-
-static int run_list(struct tool_call *call, const cJSON *args, struct tool_result *out)
-{
-	cleanup_buf struct buf lines = {0};
-	struct log_page p = {.out = &lines, .limit = 50};
-	struct ctl_status st = {0};
-	bool all = false, automatic = true;
-	struct env_call e;
-	int r;
-
-	if (arg_int(args, ARG("offset"), 0, 1 << 30, out, &p.offset) < 0 ||
-	    arg_int(args, ARG("limit"), 1, 500, out, &p.limit) < 0 ||
-	    arg_bool(args, ARG("all"), out, &all) < 0 ||
-	    arg_bool(args, ARG("automatic"), out, &automatic) < 0)
-		return 0;
-	if (!env_begin(call, args, out, &e))
-		return 0;
-	r = ctl_status(e.ctl, &e.diag, &st);
-	if (!r) {
-		(void)snprintf(p.head, sizeof(p.head), "%s", st.head);
-		r = ctl_log(e.ctl, all, automatic, &e.diag, log_line, &p);
-		if (!r)
-			r = buf_printf(&out->text,
-				       "%" PRId64 " snapshot%s of %s, newest first; base %s%s\n",
-				       p.seen, p.seen == 1 ? "" : "s",
-				       all ? "all environments" : st.env, st.base,
-				       st.head[0] ? "" : " (head)");
-		ctl_status_release(&st);
-	}
-	if (!r && lines.len)
-		r = buf_put(&out->text, lines.data, lines.len);
-	if (!r && p.offset + p.shown < p.seen)
-		r = buf_printf(&out->text, "[%" PRId64 " more: offset=%" PRId64 "]\n",
-			       p.seen - p.offset - p.shown, p.offset + p.shown);
-	return env_end(&e, r, out);
-}
-
 /* ---- moves ---- */
 
 static int say_moved(struct tool_result *out, const struct ctl_moved *mv, const char *did)
@@ -289,15 +221,17 @@ static int say_moved(struct tool_result *out, const struct ctl_moved *mv, const 
 	char to[16], from[16];
 	int r;
 
-	r = buf_printf(&out->text, "%s: the tree is now as at %s\n", did, short_id(mv->to, to));
+	r = buf_printf(&out->text, "%s: the tree is now as at %s\n", did, env_short_id(mv->to, to));
 	if (!r && mv->saved)
 		r = buf_printf(
 			&out->text,
 			"[what was uncommitted is kept as %s: env_rollback rev=\"%s\" brings "
 			"it back]\n",
-			short_id(mv->from, from), short_id(mv->from, from));
+			env_short_id(mv->from, from), env_short_id(mv->from, from));
 	else if (!r)
-		r = buf_printf(&out->text, "[before it was at %s]\n", short_id(mv->from, from));
+		r = buf_printf(&out->text,
+			       "[before it was at %s: env_rollback rev=\"%s\" brings it back]\n",
+			       env_short_id(mv->from, from), env_short_id(mv->from, from));
 	out->meta = cJSON_CreateObject();
 	if (out->meta) {
 		(void)cJSON_AddStringToObject(out->meta, "from", mv->from);
@@ -335,7 +269,7 @@ static int say_forked(struct tool_result *out, const struct ctl_env_info *made,
 	char id[16];
 	int r = buf_printf(&out->text,
 			   "forked %s from %s at %s: give environment=\"%s\" to work in it\n",
-			   made->name, from->name, short_id(made->head, id), made->name);
+			   made->name, from->name, env_short_id(made->head, id), made->name);
 
 	if (!r && from->dirty)
 		r = buf_printf(&out->text,
@@ -396,9 +330,9 @@ const struct mcp_tool tool_env_status = {
 	.name = "env_status",
 	.title = "Environment status",
 	.description =
-		"The environment: base, head commit, uncommitted changes, running commands, bound "
-		"host directories, network, space.",
-	.input_schema = SCHEMA(""),
+		"Base, head commit, uncommitted changes, running commands, bound host directories, network, "
+		"space.",
+	.input_schema = ENV_SCHEMA(""),
 	.flags = TOOL_READ_ONLY | TOOL_IDEMPOTENT,
 	.run = run_status,
 };
@@ -407,47 +341,27 @@ const struct mcp_tool tool_env_commit = {
 	.name = "env_commit",
 	.title = "Commit",
 	.description =
-		"Seal the present state of the whole file system as a commit and return its id. Constant "
-		"time. Commits survive the session; uncommitted changes do not.",
-	.input_schema =
-		SCHEMA("\"message\":{\"type\":\"string\",\"description\":\"What this state is\"},"
-		       "\"label\":{\"type\":\"string\",\"description\":\"Short mark\"},"
-		       "\"expect\":{\"type\":\"string\",\"description\":\"Only if head is this "
-		       "commit\"},"),
+		"Seal the present state of the whole file system as a commit and return its id. Commits "
+		"survive the session; uncommitted changes do not.",
+	.input_schema = ENV_SCHEMA(
+		"\"message\":{\"type\":\"string\",\"description\":\"What this state is\"},"
+		"\"label\":{\"type\":\"string\",\"description\":\"Name for it, for use as rev\"},"
+		"\"expect\":{\"type\":\"string\",\"description\":\"Only if head is this\"},"),
 	.flags = 0,
 	.run = run_commit,
-};
-
-const struct mcp_tool tool_env_snapshot_list = {
-	.name = "env_snapshot_list",
-	.title = "List snapshots",
-	.description =
-		"History, newest first: id, time, files added ~modified -deleted, message. [auto] "
-		"are states kept by rollback and discard.",
-	.input_schema = SCHEMA(
-		"\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":500,\"default\":50,"
-		"\"description\":\"Most entries\"},"
-		"\"offset\":{\"type\":\"integer\",\"minimum\":0,\"default\":0,"
-		"\"description\":\"Entries to skip\"},"
-		"\"automatic\":{\"type\":\"boolean\",\"default\":true,\"description\":\"Automatic "
-		"states too\"},"
-		"\"all\":{\"type\":\"boolean\",\"default\":false,\"description\":\"Of all "
-		"environments\"},"),
-	.flags = TOOL_READ_ONLY | TOOL_IDEMPOTENT,
-	.run = run_list,
 };
 
 const struct mcp_tool tool_env_rollback = {
 	.name = "env_rollback",
 	.title = "Roll back",
 	.description =
-		"Put the whole file system into the state of any commit, backwards or forwards, or of the "
-		"base. Constant time. What is left behind is kept and named in the answer. Refused while "
-		"commands run, unless force.",
-	.input_schema = SCHEMA(
+		"Put the whole file system into any state, back or forward: a commit, an [auto] state (takes "
+		"back one call), a name, the base. What is left behind is kept and named in the answer. "
+		"Refused while commands run, unless force.",
+	.input_schema = ENV_SCHEMA(
 		"\"rev\":{\"type\":\"string\",\"description\":\"Commit id or its first digits, a "
 		"name, or base\"},"
-		"\"force\":{\"type\":\"boolean\",\"default\":false,\"description\":\"End running "
+		"\"force\":{\"type\":\"boolean\",\"description\":\"End running "
 		"commands\"},"),
 	.flags = TOOL_DESTRUCTIVE | TOOL_IDEMPOTENT,
 	.run = run_rollback,
@@ -457,27 +371,25 @@ const struct mcp_tool tool_env_fork = {
 	.name = "env_fork",
 	.title = "Fork",
 	.description =
-		"Make a new environment from any commit of this one, to try something beside it. Constant time, "
-		"nothing is copied; the two are independent from then on. Other tools work in it with "
-		"environment=name.",
-	.input_schema = SCHEMA(
+		"Make a new environment from any state of this one, to try something beside it; the two are "
+		"independent from then on. Other tools work in it with environment=name.",
+	.input_schema = ENV_SCHEMA(
 		"\"name\":{\"type\":\"string\",\"description\":\"Of the new environment\"},"
-		"\"rev\":{\"type\":\"string\",\"default\":\"head\",\"description\":\"Commit id or its first digits, a "
-		"name, or base\"},"),
+		"\"rev\":{\"type\":\"string\",\"default\":\"head\",\"description\":\"As for env_rollback\"},"),
 	.flags = 0,
 	.run = run_fork,
 };
 
-#define RESET_SCHEMA                                                                              \
-	SCHEMA("\"force\":{\"type\":\"boolean\",\"default\":false,\"description\":\"End running " \
-	       "commands\"},")
+#define RESET_SCHEMA                                                                \
+	ENV_SCHEMA("\"force\":{\"type\":\"boolean\",\"description\":\"End running " \
+		   "commands\"},")
 
 const struct mcp_tool tool_env_reset = {
 	.name = "env_reset",
 	.title = "Drop uncommitted changes",
 	.description =
-		"Go back to head: everything since the last commit is dropped (and kept aside; the "
-		"answer says as what).",
+		"Go back to head: everything since the last commit is dropped, and kept aside as the answer "
+		"says.",
 	.input_schema = RESET_SCHEMA,
 	.flags = TOOL_DESTRUCTIVE | TOOL_IDEMPOTENT,
 	.run = run_reset,

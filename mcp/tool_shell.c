@@ -19,7 +19,9 @@
 #include "profile/program.h"
 
 #define SLICE_MS 100 /* how late a cancellation may be noticed */
+#define LEAVE_MS 20  /* the same, and how long what ends together takes to end */
 #define GRACE_MS 2000
+#define TAIL     4096 /* of the output, to see what a command complains of */
 
 /* ---- what changed ---- */
 
@@ -29,187 +31,6 @@ static void look_at_changes(struct client *c, struct job *j, struct changes *ch)
 	/* Of an earlier mount nothing is known. */
 	(void)!client_denials(c, job_denied(j), DENIALS_KEPT, &ch->denied);
 	(void)!job_asked(j, &ch->asked, &ch->nasked, &ch->asked_total);
-}
-
-static int put_changes(struct buf *out, const struct changes *ch)
-{
-	const char *p = (const char *)ch->paths.data, *end = p + ch->paths.len;
-	unsigned n = 0;
-	int r;
-
-	if (!ch->known || !ch->total)
-		return 0;
-	r = buf_puts(out, "[changed:");
-	for (; !r && p < end && n < CHANGES_SHOWN; n++) {
-		const char *from = p + (*p == '-');
-
-		/* As the file tools name them: relative in the workspace. */
-		if (!strncmp(from, TOOL_WORKSPACE "/", sizeof(TOOL_WORKSPACE)))
-			from += sizeof(TOOL_WORKSPACE);
-		r = buf_printf(out, "%s %s", n ? "," : "", *p == '-' ? "-" : "");
-		if (!r)
-			r = text_put_name(out, from, strlen(from));
-		p += strlen(p) + 1;
-	}
-	if (!r && ch->total > n)
-		r = buf_printf(out, ", and %u more; env_diff lists all", ch->total - n);
-	return r ? r : buf_puts(out, "]\n");
-}
-
-static cJSON *changes_json(const struct changes *ch)
-{
-	cJSON *a = cJSON_CreateArray();
-	const char *p = (const char *)ch->paths.data, *end = p + ch->paths.len;
-
-	for (; a && p < end; p += strlen(p) + 1) {
-		cJSON *item = cJSON_CreateString(p);
-
-		if (!item)
-			break;
-		(void)cJSON_AddItemToArray(a, item);
-	}
-	return a;
-}
-
-/* ---- facts for programs ---- */
-
-static void put_facts(cJSON *o, const struct job_info *in, const struct changes *ch)
-{
-	const struct run_result *res = &in->result;
-
-	(void)cJSON_AddBoolToObject(o, "running", !in->ended);
-	if (in->ended) {
-		(void)cJSON_AddNumberToObject(o, "rc", res->code);
-		(void)cJSON_AddBoolToObject(o, "timed_out", res->timed_out);
-		if (res->state == RUN_SIGNALED)
-			(void)cJSON_AddNumberToObject(o, "signal", res->signal);
-		else
-			(void)cJSON_AddNullToObject(o, "signal");
-		if (res->state == RUN_NOT_STARTED) {
-			(void)cJSON_AddStringToObject(o, "step", res->step);
-			(void)cJSON_AddStringToObject(o, "error", res->error);
-		}
-		(void)cJSON_AddNumberToObject(o, "seconds", res->wall_s);
-		(void)cJSON_AddNumberToObject(o, "max_rss", (double)res->max_rss);
-		(void)cJSON_AddStringToObject(o, "enforced", res->enforced);
-	}
-	(void)cJSON_AddNumberToObject(o, "stdout_bytes", (double)in->size[0]);
-	if (in->separate)
-		(void)cJSON_AddNumberToObject(o, "stderr_bytes", (double)in->size[1]);
-	if (ch->known) {
-		(void)cJSON_AddNumberToObject(o, "changed_total", ch->total);
-		(void)cJSON_AddItemToObject(o, "changed", changes_json(ch));
-	}
-	denials_facts(o, ch);
-}
-
-static int add_stream(cJSON *o, const char *name, struct job *j, int stream, size_t max,
-		      const char *id, bool *ret_left)
-{
-	cleanup_buf struct buf b = {0};
-	uint64_t left = 0;
-	int r = sh_output(&b, j, stream, max, id, &left);
-
-	if (r)
-		return r;
-	*ret_left |= left != 0;
-	return cJSON_AddStringToObject(o, name, b.data ? (const char *)b.data : "") ? 0 : -ENOMEM;
-}
-
-/* The same as JSON text, for programs that parse it. */
-static int answer_structured(struct job *j, const struct job_info *in, const struct changes *ch,
-			     size_t max, struct tool_result *out)
-{
-	cJSON *o = cJSON_CreateObject();
-	bool left = false;
-	int r;
-
-	if (!o)
-		return -ENOMEM;
-	put_facts(o, in, ch);
-	r = add_stream(o, "stdout", j, 0, max / 2, in->id, &left);
-	if (!r)
-		r = add_stream(o, "stderr", j, 1, max / 2, in->id, &left);
-	if (!in->ended || left)
-		(void)cJSON_AddStringToObject(o, "job_id", in->id);
-	if (left)
-		job_keep(j);
-	if (!r)
-		r = json_put(&out->text, o);
-	cJSON_Delete(o);
-	return r;
-}
-
-/* ---- text ---- */
-
-static int put_streams(struct job *j, const struct job_info *in, size_t max, struct buf *out)
-{
-	size_t half = in->separate && in->size[1] ? max / 2 : max;
-	uint64_t left = 0, left_err = 0;
-	int r;
-
-	r = sh_output(out, j, 0, half, in->id, &left);
-	if (!r && out->len && out->data[out->len - 1] != '\n')
-		r = buf_puts(out, "\n");
-	if (!r && in->separate && in->size[1]) {
-		r = buf_puts(out, "--- stderr ---\n");
-		if (!r)
-			r = sh_output(out, j, 1, half, in->id, &left_err);
-		if (!r && out->data[out->len - 1] != '\n')
-			r = buf_puts(out, "\n");
-	}
-	if (left || left_err)
-		job_keep(j);
-	return r;
-}
-
-static int put_notes(const struct job_info *in, struct buf *out)
-{
-	int r = 0;
-
-	if (in->ended && in->result.out_limited)
-		r = buf_puts(out, "[output over 64 MiB was discarded]\n");
-	if (!r && !in->ended)
-		r = buf_printf(out,
-			       "[still running: shell_job_wait job_id=\"%s\" waits for it, "
-			       "shell_job_output reads on, shell_job_kill ends it]\n",
-			       in->id);
-	if (!r && in->ended && in->result.timed_out)
-		r = buf_puts(out, "[raise timeout, or start it with shell_job_start]\n");
-	if (!r && in->ended && in->result.state == RUN_NOT_STARTED &&
-	    !strcmp(in->result.step, "cwd"))
-		r = buf_puts(out,
-			     "[cwd is a directory in the sandbox; the workspace is " TOOL_WORKSPACE
-			     ", and directories of the host are not there]\n");
-	return r;
-}
-
-int shell_answer(struct job *j, const struct changes *ch, size_t max, struct tool_result *out)
-{
-	struct job_info in;
-	int r;
-
-	job_get_info(j, &in);
-	r = sh_status(&out->text, &in, ch, sh_lines(j, 0));
-	if (!r)
-		r = buf_puts(&out->text, "\n");
-	if (!r)
-		r = put_streams(j, &in, max, &out->text);
-	if (!r)
-		r = put_notes(&in, &out->text);
-	if (!r)
-		r = denials_put(&out->text, &in, ch);
-	if (!r)
-		r = put_changes(&out->text, ch);
-	/* A failing command is information; only what did not run, or was cut short, is an error. */
-	out->is_error = in.ended && (in.result.state == RUN_NOT_STARTED || in.result.timed_out);
-	out->meta = cJSON_CreateObject();
-	if (out->meta) {
-		put_facts(out->meta, &in, ch);
-		if (!in.ended)
-			(void)cJSON_AddStringToObject(out->meta, "job_id", in.id);
-	}
-	return r;
 }
 
 /* ---- waiting ---- */
@@ -234,10 +55,12 @@ static void say_progress(struct tool_call *call, struct job *j)
 	tool_progress(call, 0, 0, line);
 }
 
-/* 1 ended, 0 still running, -ECANCELED. */
-static int wait_for(struct tool_call *call, struct job *j, double seconds)
+/* 1 ended, 0 still running (or only what it left behind), -ECANCELED. */
+static int wait_for(struct tool_call *call, struct job *j, double seconds, bool leave)
 {
 	long long until = io_now_ms() + (long long)(seconds * 1000), said = io_now_ms();
+	const unsigned slice = leave ? LEAVE_MS : SLICE_MS;
+	bool over = false;
 
 	for (;;) {
 		long long now = io_now_ms(), left = until - now;
@@ -248,10 +71,12 @@ static int wait_for(struct tool_call *call, struct job *j, double seconds)
 			say_progress(call, j);
 			said = now;
 		}
-		if (job_run(j, (unsigned)(left <= 0 ? 0 : left < SLICE_MS ? left : SLICE_MS)))
+		if (job_run(j, (unsigned)(left <= 0 ? 0 : left < slice ? left : slice)))
 			return 1;
-		if (left <= 0)
+		/* Once more when it has: most leave nothing running. */
+		if (left <= 0 || over)
 			return 0;
+		over = leave && job_command_ended(j);
 	}
 }
 
@@ -368,15 +193,50 @@ static double time_left(struct tool_call *call, const struct seat *seat, double 
 }
 
 /* The command has the call's seat until it has ended, or goes on by itself. 0, or -ECANCELED. */
-static int run_seated(struct tool_call *call, struct job *j, struct seat *seat, double wait)
+static int run_seated(struct tool_call *call, struct job *j, struct seat *seat,
+		      const struct shell_req *req)
 {
-	int r = wait_for(call, j, time_left(call, seat, wait));
+	int r = wait_for(call, j, time_left(call, seat, req->wait), req->leave_running);
 
 	if (r < 0)
 		(void)!job_kill(j, GRACE_MS, true);
 	if (r <= 0 && job_background(j, true))
 		log_warn("a command was ended: no thread to watch it");
 	return r < 0 ? r : 0;
+}
+
+/* Does the end of what it said blame a permission? */
+static bool says_denied(struct job *j, const struct job_info *in)
+{
+	cleanup_buf struct buf b = {0};
+	const int stream = in->separate;
+	uint64_t size = job_size(j, stream);
+
+	if (sh_range(&b, j, stream, size > TAIL ? size - TAIL : 0, size) || !b.data)
+		return false;
+	return strstr((const char *)b.data, "Permission denied") ||
+	       strstr((const char *)b.data, "Read-only file system");
+}
+
+/* Landlock refuses before the tree does, and nobody hears of it: where one may write is what helps then. */
+static int put_places(struct tool_call *call, struct job *j, const struct job_info *in,
+		      const struct changes *ch, struct buf *out)
+{
+	static const char *const agent[] = {"/workspace", "/tmp", "/var/tmp", "/home/user", NULL};
+	const struct mcp_serve_opts *o = session_opts(tool_session(call));
+	const char *const *at = o->writable ? o->writable : agent;
+	int r;
+
+	if (o->sandbox != MCP_SANDBOX_NONE || !in->ended || in->result.code == 0 ||
+	    ch->denied.total || !says_denied(j, in))
+		return 0;
+	r = buf_puts(out, "[commands may write below");
+	for (; !r && *at; at++)
+		r = buf_printf(out, " %s", *at);
+	return r ? r
+		 : buf_puts(out,
+			    " and what is bound read-write; the server's --writable-root opens "
+			    "more]\n");
 }
 
 static int run_shell(struct tool_call *call, const cJSON *args, struct tool_result *out)
@@ -391,15 +251,20 @@ static int run_shell(struct tool_call *call, const cJSON *args, struct tool_resu
 	r = start(call, args, SHELL_RUN, out, &req, &seat, &j);
 	if (r <= 0)
 		return r;
-	r = run_seated(call, j, &seat, req.wait);
+	r = run_seated(call, j, &seat, &req);
 	if (r == 0)
 		look_at_changes(seat.client, j, &ch);
 	tool_rise(call, &seat);
 	if (r < 0)
 		return tool_error(out, "the server is ending");
 	job_get_info(j, &in);
-	r = req.structured ? answer_structured(j, &in, &ch, req.max_output, out)
+	r = req.structured ? shell_answer_json(j, &in, &ch, req.max_output, out)
 			   : shell_answer(j, &ch, req.max_output, out);
+	if (!r && !req.structured)
+		r = put_places(call, j, &in, &ch, &out->text);
+	if (!r && !req.structured && req.timeout_ms)
+		r = buf_printf(&out->text, "[timeout was taken as milliseconds: %g seconds]\n",
+			       req.timeout);
 	if (!r && !req.structured)
 		r = seat_note(&seat, &out->text);
 	changes_release(&ch);
@@ -410,12 +275,12 @@ const struct mcp_tool tool_shell_run = {
 	.name = "shell_run",
 	.title = "Run command",
 	.description =
-		"Run a command line in the sandbox with bash: pipes, redirects, loops, here-documents all "
-		"work. The first line of the result is the status: exit code, time, output size, number of "
-		"changed files. A command that is not finished after `wait` seconds keeps running as a job "
-		"and its id is returned: go on with shell_job_wait or shell_job_output. It is killed after "
-		"`timeout` seconds. Nothing but files is kept between calls: pass cwd each time. stdin is "
-		"empty unless given. Long output is cut in the middle; the rest can be read.",
+		"Run a command line with bash in the sandbox: pipes, redirects, loops, here-documents. First "
+		"line of the result: exit code, time, output size, changed files. What is not finished after "
+		"`wait` seconds goes on as a job, whose id is returned: see shell_job_wait, "
+		"shell_job_output. It is killed after `timeout` seconds. Only files are kept between calls: "
+		"pass cwd each time. stdin is empty unless given. Long output is cut in the middle; the rest "
+		"can be read.",
 	.input_schema =
 		"{\"type\":\"object\",\"additionalProperties\":false,\"required\":[\"command\"],"
 		"\"properties\":{"
@@ -428,17 +293,20 @@ const struct mcp_tool tool_shell_run = {
 		"\"stdin\":{\"type\":\"string\",\"description\":\"Text for its standard input\"},"
 		"\"stderr\":{\"type\":\"string\",\"enum\":[\"merged\",\"separate\"],"
 		"\"default\":\"merged\",\"description\":\"In order with stdout, or apart\"},"
+		"\"tty\":{\"type\":\"boolean\","
+		"\"description\":\"Give it a terminal (80x24); then use shell_job_input\"},"
 		"\"env\":{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"},"
-		"\"description\":\"Extra environment variables\"},"
+		"\"description\":\"Extra variables\"},"
+		"\"leave_running\":{\"type\":\"boolean\","
+		"\"description\":\"What it started in the background goes on, as a job\"},"
 		"\"max_output\":{\"type\":\"integer\",\"minimum\":1024,\"maximum\":204800,"
 		"\"default\":24576,\"description\":\"Bytes of output to show\"},"
-		"\"structured\":{\"type\":\"boolean\",\"default\":false,\"description\":"
-		"\"Answer with JSON text: rc, timed_out, signal, stdout, stderr, changed, denials\"},"
+		"\"structured\":{\"type\":\"boolean\",\"description\":"
+		"\"Answer with JSON: rc, signal, stdout, stderr, changed, ...\"},"
 		"\"promises\":{\"type\":\"string\",\"description\":"
 		"\"Narrow what it may do: words such as stdio rpath wpath cpath exec proc\"},"
-		"\"environment\":{\"type\":\"string\",\"description\":\"Environment; default: the "
-		"server's\"}}}",
-	.flags = TOOL_DESTRUCTIVE | TOOL_WAITS,
+		"\"environment\":{\"type\":\"string\",\"description\":\"Name; default: the server's\"}}}",
+	.flags = TOOL_DESTRUCTIVE | TOOL_WAITS | TOOL_CHANGES | TOOL_NETWORK | TOOL_LONG,
 	.run = run_shell,
 };
 
@@ -471,8 +339,8 @@ const struct mcp_tool tool_shell_job_start = {
 	.name = "shell_job_start",
 	.title = "Start job",
 	.description =
-		"Start a command line in the background, in the same tree, and return its job id at once. It "
-		"sees and makes the same files as shell_run. Jobs end with the session.",
+		"Start a command line in the background and return its job id at once. It sees and makes the "
+		"same files as shell_run. Jobs end with the session.",
 	.input_schema =
 		"{\"type\":\"object\",\"additionalProperties\":false,\"required\":[\"command\"],"
 		"\"properties\":{"
@@ -481,15 +349,16 @@ const struct mcp_tool tool_shell_job_start = {
 		"\"timeout\":{\"type\":\"number\",\"minimum\":0,\"maximum\":86400,"
 		"\"description\":\"Seconds until it is killed; default: none\"},"
 		"\"stdin\":{\"type\":\"string\",\"description\":\"Text for its standard input\"},"
-		"\"interactive\":{\"type\":\"boolean\",\"default\":false,"
+		"\"interactive\":{\"type\":\"boolean\","
 		"\"description\":\"Keep stdin open for shell_job_input\"},"
 		"\"stderr\":{\"type\":\"string\",\"enum\":[\"merged\",\"separate\"],"
-		"\"default\":\"merged\",\"description\":\"In order with stdout, or apart\"},"
+		"\"default\":\"merged\",\"description\":\"As in shell_run\"},"
+		"\"tty\":{\"type\":\"boolean\","
+		"\"description\":\"As in shell_run\"},"
 		"\"env\":{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"},"
-		"\"description\":\"Extra environment variables\"},"
+		"\"description\":\"Extra variables\"},"
 		"\"promises\":{\"type\":\"string\",\"description\":\"As in shell_run\"},"
-		"\"environment\":{\"type\":\"string\",\"description\":\"Environment; default: the "
-		"server's\"}}}",
-	.flags = TOOL_DESTRUCTIVE | TOOL_SITS,
+		"\"environment\":{\"type\":\"string\",\"description\":\"Name\"}}}",
+	.flags = TOOL_DESTRUCTIVE | TOOL_SITS | TOOL_NETWORK,
 	.run = run_job_start,
 };

@@ -7,6 +7,7 @@
 /* The order of tools/list; prompt caches of clients like it stable. */
 const struct mcp_tool *const mcp_tools[] = {
 	&tool_shell_run,
+	&tool_shell_list,
 	&tool_read_file,
 	&tool_write_file,
 	&tool_edit,
@@ -28,7 +29,11 @@ const struct mcp_tool *const mcp_tools[] = {
 	&tool_env_fork,
 	&tool_env_reset,
 	&tool_env_discard,
+	&tool_env_gc,
 	&tool_bind_host_dir,
 	&tool_unbind_host_dir,
+	&tool_apt_install,
+	&tool_pacman_install,
+	&tool_pacman_run,
 };
 const size_t mcp_tools_count = ARRAY_SIZE(mcp_tools);

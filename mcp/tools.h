@@ -23,9 +23,16 @@ extern const struct mcp_tool tool_env_rollback;
 extern const struct mcp_tool tool_env_fork;
 extern const struct mcp_tool tool_env_reset;
 extern const struct mcp_tool tool_env_discard;
+extern const struct mcp_tool tool_env_gc;
 extern const struct mcp_tool tool_bind_host_dir;
+extern const struct mcp_tool tool_pacman_install;
+extern const struct mcp_tool tool_pacman_run;
 extern const struct mcp_tool tool_unbind_host_dir;
+extern const struct mcp_tool tool_apt_install;
 
+/* The same facts as JSON text. */
+int shell_answer_json(struct job *j, const struct job_info *in, const struct changes *ch,
+		      size_t max, struct tool_result *out) MUST_USE;
 /* Status line, output and notes of a job as the answer. */
 int shell_answer(struct job *j, const struct changes *ch, size_t max,
 		 struct tool_result *out) MUST_USE;

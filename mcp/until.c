@@ -44,7 +44,7 @@ int until_new(const char *pattern, struct diag *diag, struct until **ret)
 				PCRE2_UTF | PCRE2_MATCH_INVALID_UTF, &err, &off, NULL);
 	if (!u->code) {
 		(void)pcre2_get_error_message(err, msg, sizeof(msg));
-		(void)diag_set(diag, -EINVAL, "until is not a regular expression: %s at offset %zu",
+		(void)diag_set(diag, -EINVAL, "not a regular expression: %s at offset %zu",
 			       (const char *)msg, (size_t)off);
 		until_free(u);
 		return -EINVAL;
@@ -74,6 +74,11 @@ static int match_line(struct until *u, const uint8_t *p, size_t n)
 	memcpy(u->line, p, keep);
 	u->line[keep] = 0;
 	return 1;
+}
+
+int until_match(struct until *u, const void *line, size_t n)
+{
+	return match_line(u, line, n);
 }
 
 /* The lines of one block; *ret_used: bytes that need not be looked at again. */

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "policy/glob.h"
+#include "profile/casefold.h"
 #include "profile/place.h"
 #include "profile/resolving.h"
 
@@ -325,6 +326,8 @@ static int resolve_all(struct resolving *r)
 		x = resolving_pin(r);
 	if (x == 0)
 		x = set_strict(r);
+	if (x == 0)
+		x = casefold_check(&p->rules, r->diag);
 	if (x == 0)
 		x = copy(r->local->session_tmp, &p->tmp);
 	if (x == 0)

@@ -134,18 +134,25 @@ int bwrap_args(const struct run_spec *s, bool tty, struct buf *ret)
 		"/dev/shm",
 		/* the tmpfs that bwrap makes for it would take files, half the memory full */
 		"--remount-ro", "/dev", "--chdir", "/", NULL};
+	/* Over files alone, and only those of the tree: no other is of an id that this user namespace has. */
+	const char *const root[] = {"--cap-add",        "CAP_CHOWN",      "--cap-add",
+				    "CAP_DAC_OVERRIDE", "--cap-add",      "CAP_DAC_READ_SEARCH",
+				    "--cap-add",        "CAP_FOWNER",     "--cap-add",
+				    "CAP_FSETID",       "--cap-add",      "CAP_SETFCAP",
+				    "--cap-add",        "CAP_SYS_CHROOT", NULL};
 	const char *const session[] = {"--new-session", NULL};
 	const char *const alone[] = {"--unshare-net", NULL}; /* R5 */
 	int r;
 
-	(void)snprintf(uid, sizeof(uid), "%u", s->uid);
-	(void)snprintf(gid, sizeof(gid), "%u", s->gid);
+	(void)snprintf(uid, sizeof(uid), "%u", s->provision ? 0 : s->uid);
+	(void)snprintf(gid, sizeof(gid), "%u", s->provision ? 0 : s->gid);
 	(void)snprintf(shm, sizeof(shm), "%llu", shm_size(s->limits.memory));
 	r = words(ret, head);
+	if (r == 0 && s->provision)
+		r = words(ret, root);
 	if (r == 0 && !s->network)
 		r = words(ret, alone);
-	/* With a terminal the command must be in its session to have job control; what a session of
-	 * its own protects from, TIOCSTI, is refused by the filter. */
+	/* With a terminal, which is its own, the command must be in its session to have job control. */
 	if (r == 0 && !tty)
 		r = words(ret, session);
 	return r;

@@ -11,5 +11,5 @@
  * $PATH and the usual places). -ENOENT; -EPERM when only untrusted ones are there. */
 int bwrap_find(const char *path, struct diag *diag, char **ret) MUST_USE;
 
-/* NUL-terminated words for bwrap --args. @tty: stay in the caller's session. */
+/* NUL-terminated words for bwrap --args. @tty: stay in the session that has the command's terminal. */
 int bwrap_args(const struct run_spec *s, bool tty, struct buf *ret) MUST_USE;

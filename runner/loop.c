@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -11,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "runner/orphan.h"
 #include "runner/runner_internal.h"
 
 #define READ_SIZE     65536u
@@ -39,7 +41,7 @@ static void tell(const struct run *r, enum stage3_msg_kind kind, int value)
 static void kill_bwrap(const struct run *r)
 {
 	/* Not reaped yet: the pid is ours. Its init dies with it. */
-	if (r->pid > 0)
+	if (!r->reaped)
 		(void)kill(r->pid, SIGKILL);
 }
 
@@ -101,6 +103,10 @@ static void check_clock(struct run *r)
 		if (late)
 			end_gently(r, TERM_GRACE_MS);
 	}
+	if (r->way_out.serve_by && now >= r->way_out.serve_by) {
+		way_out_check(&r->way_out, now);
+		kill_hard(r);
+	}
 	if (r->kill_at && now >= r->kill_at)
 		kill_hard(r);
 	if (r->tree_at && now >= r->tree_at)
@@ -115,7 +121,8 @@ static void check_clock(struct run *r)
 
 static int clock_timeout(const struct run *r)
 {
-	const long long at[] = {r->deadline, r->last_at ? 0 : r->kill_at, r->last_at, r->tree_at};
+	const long long at[] = {r->deadline, r->last_at ? 0 : r->kill_at, r->last_at, r->tree_at,
+				r->way_out.serve_by};
 	long long first = 0, left;
 	size_t i;
 
@@ -131,49 +138,54 @@ static int clock_timeout(const struct run *r)
 
 /* ---- the terminal ---- */
 
-static void tty_take_back(const struct run *r)
+/* The command's job was stopped, with ^Z most often. Who holds its terminal decides; where that is nobody who could stop and be
+ * continued, it goes on. */
+static void job_stopped(struct run *r, int sig)
 {
-	/* All signals are blocked here: SIGTTOU would stop us otherwise. */
-	if (r->tty)
-		(void)tcsetpgrp(r->tty_fd, getpgrp());
-}
+	const uint64_t one = 1;
+	ssize_t n;
 
-/* SIGTSTP to all of our job, ourselves included, and back only when we were continued. The signal is
- * taken by another thread, since this one blocks all; it stays pending until that thread runs, and
- * then stops us too. Where no shell would continue us the kernel ignores it. */
-static void stop_with_job(void)
-{
-	sigset_t pending;
-	int i;
-
-	(void)kill(0, SIGTSTP);
-	for (i = 0; i < 200; i++) {
-		if (sigpending(&pending) < 0 || !sigismember(&pending, SIGTSTP))
-			break;
-		(void)usleep(5000);
-	}
-	(void)usleep(20000); /* from taken to stopped */
-}
-
-/* The command's job was stopped, with ^Z most often: so are we, until the shell continues us. */
-static void job_stopped(struct run *r)
-{
-	if (!r->tty)
+	if (r->stop_fd < 0) {
+		tell(r, STAGE3_MSG_CONT, 1);
 		return;
-	tty_take_back(r);
-	stop_with_job();
-	tell(r, STAGE3_MSG_CONT, tcgetpgrp(r->tty_fd) == getpgrp());
+	}
+	(void)pthread_mutex_lock(&r->lock);
+	r->stopped = sig;
+	(void)pthread_mutex_unlock(&r->lock);
+	n = write(r->stop_fd, &one, sizeof(one));
+	(void)n; /* EAGAIN: it is readable */
 }
 
 /* ---- what is read ---- */
 
+/* A message, or the one of its own size. */
+static void take_note(struct run *r, const struct stage3_note *note, ssize_t n)
+{
+	if (n < (ssize_t)offsetof(struct stage3_note, text) ||
+	    note->len != (size_t)n - offsetof(struct stage3_note, text))
+		return;
+	memcpy(&r->note, note, (size_t)n);
+	r->note.name[sizeof(r->note.name) - 1] = 0;
+}
+
 static ssize_t receive(struct run *r, struct stage3_msg *m)
 {
+	union {
+		struct stage3_msg m;
+		struct stage3_note note;
+	} in;
 	int fds[IO_MAX_FDS];
 	size_t nfds = 0, i;
 	ssize_t n;
 
-	n = io_recv_fds(r->status_fd, m, sizeof(*m), fds, &nfds);
+	n = io_recv_fds(r->status_fd, &in, sizeof(in), fds, &nfds);
+	*m = in.m;
+	if (n > (ssize_t)sizeof(*m)) {
+		if (in.m.kind == STAGE3_MSG_NOTE)
+			take_note(r, &in.note, n);
+		*m = (struct stage3_msg){.kind = STAGE3_MSG_NOTE};
+		n = sizeof(*m);
+	}
 	for (i = 0; i < nfds; i++) {
 		if (n == (ssize_t)sizeof(*m) && m->kind == STAGE3_MSG_HELLO && r->init_fd < 0)
 			r->init_fd = fds[i];
@@ -183,6 +195,17 @@ static ssize_t receive(struct run *r, struct stage3_msg *m)
 			(void)close(fds[i]);
 	}
 	return n;
+}
+
+/* Its time was the command's; what it left running has none. */
+static void command_ended(struct run *r)
+{
+	r->deadline = 0;
+	(void)pthread_mutex_lock(&r->lock);
+	run_result_fill(r, &r->command);
+	r->command_ended = true;
+	(void)pthread_cond_broadcast(&r->cond);
+	(void)pthread_mutex_unlock(&r->lock);
 }
 
 static void read_status(struct run *r)
@@ -201,6 +224,8 @@ static void read_status(struct run *r)
 	case STAGE3_MSG_HELLO:
 		r->seen |= RUN_SEEN_HELLO;
 		(void)pthread_mutex_lock(&r->lock);
+		r->greeted = true;
+		(void)pthread_cond_broadcast(&r->cond);
 		asked = r->kill_asked || r->timed_out;
 		(void)pthread_mutex_unlock(&r->lock);
 		if (asked) /* before there was an init to tell */
@@ -218,9 +243,11 @@ static void read_status(struct run *r)
 	case STAGE3_MSG_EXITED:
 		r->seen |= RUN_SEEN_EXITED;
 		r->wait_status = m.value;
+		if (r->linger)
+			command_ended(r);
 		break;
 	case STAGE3_MSG_STOPPED:
-		job_stopped(r);
+		job_stopped(r, m.value);
 		break;
 	default:
 		break;
@@ -305,6 +332,20 @@ static void input_end_locked(struct run *r)
 	(void)pthread_cond_broadcast(&r->cond);
 }
 
+/* What has been written is not kept, also where there is always more to come. */
+static void input_written_locked(struct run *r, size_t n)
+{
+	r->input_at += n;
+	if (r->input_at == r->input.len) {
+		buf_clear(&r->input);
+		r->input_at = 0;
+	} else if (r->input_at >= RUN_INPUT_MAX) {
+		r->input.len -= r->input_at;
+		memmove(r->input.data, r->input.data + r->input_at, r->input.len);
+		r->input_at = 0;
+	}
+}
+
 static void write_input(struct run *r)
 {
 	ssize_t n;
@@ -313,14 +354,9 @@ static void write_input(struct run *r)
 	if (r->in_fd >= 0 && r->input_at < r->input.len) {
 		n = write(r->in_fd, r->input.data + r->input_at, r->input.len - r->input_at);
 		if (n > 0)
-			r->input_at += (size_t)n;
+			input_written_locked(r, (size_t)n);
 		else if (n < 0 && errno != EAGAIN && errno != EINTR)
 			input_end_locked(r);
-		if (r->input_at == r->input.len) {
-			buf_clear(&r->input);
-			r->input_at = 0;
-			(void)pthread_cond_broadcast(&r->cond);
-		}
 	}
 	if (r->in_fd >= 0 && r->input_closed && r->input.len == 0)
 		input_end_locked(r);
@@ -337,18 +373,50 @@ static bool input_waits(struct run *r)
 	return w;
 }
 
+/* What waited gets its command. The clocks begin now. */
+static void begin(struct run *r, int plan, int tie)
+{
+	struct stage3_msg m = {.kind = STAGE3_MSG_PLAN};
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &r->started);
+	if (r->timeout_ms)
+		r->deadline = io_now_ms() + (long long)r->timeout_ms;
+	if (tie >= 0) {
+		close_fd(&r->tie_fd);
+		r->tie_fd = tie;
+	}
+	if (io_send_fds(r->status_fd, &m, sizeof(m), &plan, 1) < 0)
+		kill_hard(r);
+	(void)close(plan);
+}
+
 static void read_wake(struct run *r)
 {
 	unsigned grace = 0;
-	uint64_t v;
-	bool asked;
+	int plan, tie;
+	bool asked, go_on, front;
+	uint64_t v, signals;
 
 	if (read(r->wake_fd, &v, sizeof(v)) < 0)
 		return;
 	(void)pthread_mutex_lock(&r->lock);
+	plan = steal_fd(&r->plan_fd);
+	tie = steal_fd(&r->tie_next);
 	asked = r->kill_asked;
 	grace = r->kill_grace;
+	go_on = r->continue_asked;
+	front = r->continue_front;
+	r->continue_asked = false;
+	signals = r->signals;
+	r->signals = 0;
 	(void)pthread_mutex_unlock(&r->lock);
+	if (plan >= 0)
+		begin(r, plan, tie);
+	for (int sig = 1; signals && sig < 64; sig++)
+		if (signals & 1ull << sig)
+			tell(r, STAGE3_MSG_SIGNAL, sig);
+	if (go_on)
+		tell(r, STAGE3_MSG_CONT, front);
 	if (asked)
 		end_gently(r, grace);
 }
@@ -365,7 +433,7 @@ static bool reap(struct run *r)
 		return false;
 	if (pid == r->pid && !(r->seen & RUN_SEEN_EXITED))
 		r->wait_status = status;
-	r->pid = -1;
+	r->reaped = true;
 	return true;
 }
 
@@ -447,6 +515,8 @@ static void wait_gone(struct run *r)
 		/* An init that has not said hello can no longer, and ends; or it just did. */
 		(void)shutdown(r->status_fd, SHUT_RD);
 		drain_status(r);
+		if (r->init_fd < 0)
+			orphan_end(r->status_ino);
 	}
 	p.fd = r->init_fd;
 	while (p.fd >= 0 && poll(&p, 1, 0) == 0 && io_now_ms() < end) {
@@ -541,9 +611,6 @@ void *run_thread(void *arg)
 		wait_gone(r);
 		drain(r);
 		way_out_end(&r->way_out);
-		tty_take_back(r);
-		if (r->termios_saved)
-			(void)tcsetattr(r->tty_fd, TCSADRAIN, &r->termios);
 		flags_restore(r);
 		run_result_fill(r, &result);
 	}

@@ -134,6 +134,17 @@ static uint64_t half_of_ours(int resource)
 	return rl.rlim_cur / 2;
 }
 
+/* The kernel counts the descriptors that are under way in Unix sockets for the user, and lets nobody pass more who may not open
+ * as many: a command that keeps as many under way as it can must not be in the way of ours. */
+static uint64_t fewer_than_ours(int resource)
+{
+	struct rlimit rl;
+
+	if (getrlimit((__rlimit_resource_t)resource, &rl) < 0 || rl.rlim_max == RLIM_INFINITY)
+		return UINT64_MAX;
+	return rl.rlim_max - rl.rlim_max / 4;
+}
+
 static uint64_t least(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
@@ -152,7 +163,7 @@ static int limits_put(struct buf *b, const struct run_limits *l, uint32_t *count
 		{RLIMIT_CPU, l->cpu_s},
 		/* Counted in the command's user namespace (Linux 5.14); docs/stage3-abi.md. */
 		{RLIMIT_NPROC, least(l->processes, half_of_ours(RLIMIT_NPROC))},
-		{RLIMIT_NOFILE, l->open_files},
+		{RLIMIT_NOFILE, least(l->open_files, fewer_than_ours(RLIMIT_NOFILE))},
 		{RLIMIT_FSIZE, l->file_size},
 		/* Not the address space: node, Go and sanitizers reserve far more than they use. */
 		{RLIMIT_DATA, l->memory},
@@ -193,6 +204,19 @@ static const char *const env_default[] = {
 	"TMPDIR=/tmp",
 };
 
+static const char *const env_root[] = {
+	"HOME=/root",
+	"USER=root",
+	"LOGNAME=root",
+	"SHELL=/bin/bash",
+	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+	"LANG=C.UTF-8",
+	"TERM=dumb",
+	"TMPDIR=/tmp",
+	/* Nobody is there who could answer. */
+	"DEBIAN_FRONTEND=noninteractive",
+};
+
 static bool names_var(const char *const *env, const char *var, size_t n)
 {
 	for (; env && *env; env++) {
@@ -214,18 +238,25 @@ static int way_out_put(struct buf *b, const struct net_rules *rules, uint32_t *c
 	return r < 0 ? r : buf_put(b, vars.data, vars.len);
 }
 
+/* Not where the command's own variables would keep bash from reading it first, or have it say what it reads. */
+static bool has_note(const struct run_spec *s)
+{
+	return s->note && s->shell && !names_var(s->env, "BASH_ENV", 8) &&
+	       !names_var(s->env, "POSIXLY_CORRECT", 15) && !names_var(s->env, "SHELLOPTS", 9);
+}
+
 static int env_put(struct buf *b, const struct run_spec *s, const char *cwd, uint32_t *count)
 {
-	const char *const *e;
-	size_t i;
+	const char *const *e, *const *def = s->provision ? env_root : env_default;
+	size_t i, n = s->provision ? ARRAY_SIZE(env_root) : ARRAY_SIZE(env_default);
 	int r = 0;
 
 	*count = 0;
-	for (i = 0; r == 0 && i < ARRAY_SIZE(env_default); i++) {
-		if (names_var(s->env, env_default[i], strcspn(env_default[i], "=")))
+	for (i = 0; r == 0 && i < n; i++) {
+		if (names_var(s->env, def[i], strcspn(def[i], "=")))
 			continue;
 		(*count)++;
-		r = string_put(b, env_default[i]);
+		r = string_put(b, def[i]);
 	}
 	if (r == 0 && !names_var(s->env, "PWD", 3)) {
 		(*count)++;
@@ -243,6 +274,10 @@ static int env_put(struct buf *b, const struct run_spec *s, const char *cwd, uin
 		if (++*count > STAGE3_MAX_ENV)
 			return -E2BIG;
 		r = string_put(b, *e);
+	}
+	if (r == 0 && has_note(s)) {
+		(*count)++;
+		r = string_put(b, STAGE3_NOTE_ENV);
 	}
 	if (r == 0 && s->net_rules)
 		r = way_out_put(b, s->net_rules, count);
@@ -268,7 +303,7 @@ static int argv_put(struct buf *b, const struct run_spec *s, uint32_t *count)
 static int strings_put(struct buf *b, const struct run_spec *s, struct stage3_plan_header *h,
 		       const struct encoder *e)
 {
-	const char *cwd = s->cwd ? s->cwd : "/workspace";
+	const char *cwd = s->cwd ? s->cwd : s->provision ? "/" : "/workspace";
 	int r;
 
 	r = string_put(b, cwd);
@@ -316,9 +351,15 @@ static uint32_t plan_flags(const struct run_spec *s, const struct plan_options *
 	if (s->shell)
 		f |= STAGE3_PLAN_SHELL;
 	if (o->tty)
-		f |= STAGE3_PLAN_TTY;
+		f |= STAGE3_PLAN_TTY | (o->back ? STAGE3_PLAN_TTY_BACK : 0);
 	if (s->net_rules)
 		f |= STAGE3_PLAN_LISTEN;
+	if (s->linger)
+		f |= STAGE3_PLAN_LINGER;
+	if (has_note(s))
+		f |= STAGE3_PLAN_NOTE;
+	if (s->provision)
+		f |= STAGE3_PLAN_ROOT;
 	return f;
 }
 
@@ -380,6 +421,8 @@ static int encode(const struct run_spec *s, const struct plan_options *o, struct
 	 * those who have some. */
 	if (s->net_rules)
 		promises &= ~(uint32_t)(PROMISE_UNIX | PROMISE_NETLINK);
+	if (s->provision)
+		promises |= PROMISE_ROOT;
 	h.handled = landlock_handled(promises);
 	if (s->require_landlock)
 		h.required = h.handled;

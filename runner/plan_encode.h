@@ -8,7 +8,8 @@
 #include "runner/runner.h"
 
 struct plan_options {
-	bool tty;
+	bool tty;  /* one of the standard streams is the command's own terminal */
+	bool back; /* ... in whose background it begins */
 };
 
 /* The bytes (stage3/stage3_abi.h). -EINVAL, -E2BIG with a sentence in @diag. */

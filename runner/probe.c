@@ -16,13 +16,10 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "base/landlock.h"
 #include "runner/bwrap_argv.h"
 #include "runner/cgroup.h"
 #include "runner/runner.h"
-
-#ifndef SYS_landlock_create_ruleset
-#define SYS_landlock_create_ruleset 444
-#endif
 
 static void PRINTF(3, 4) say(char *text, size_t size, const char *fmt, ...)
 {
@@ -130,6 +127,19 @@ static void check_kernel(struct probe_item *it)
 	(void)sscanf(u.release, "%d.%d", &major, &minor);
 	it->found = major > 5 || (major == 5 && minor >= 11);
 	remedy(it, "Linux 5.11 or newer is needed; this machine runs %s.", u.release);
+}
+
+/* Whoever serves a provisioning run's calls reads what they name in their caller's memory. */
+static void check_ptrace(struct probe_item *it)
+{
+	long scope = read_number("/proc/sys/kernel/yama/ptrace_scope", 0);
+
+	it->found = scope < 2;
+	detail(it, "kernel.yama.ptrace_scope is %ld", scope);
+	remedy(it,
+	       "Package scripts cannot give files away or make devices (rattan run --provision): "
+	       "sudo sysctl -w kernel.yama.ptrace_scope=1%s",
+	       scope > 2 ? ", after a restart with that setting, as 3 is final" : "");
 }
 
 static void check_userns(struct probe_item *it)
@@ -295,14 +305,14 @@ static void check_bwrap(struct probe_item *it)
 
 static void check_landlock(struct probe_item *it)
 {
-	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, 1);
+	long abi = landlock_abi();
 
 	it->found = abi > 0;
 	if (it->found)
 		detail(it, "ABI %ld%s", abi,
 		       abi >= 6 ? "" : ": an older one, whose lacks the result of each run names");
 	else
-		detail(it, "%s", err_text(errno));
+		detail(it, "%s", err_text((int)-abi));
 	remedy(it, "The second fence around the writable places is missing; the first, in the file "
 		   "system, holds. Linux 5.13 with landlock in the kernel's lsm= list has it.");
 }
@@ -378,7 +388,7 @@ static bool selftest_one(const struct selftest *t, const char *dir, const char *
 
 static void check_selftest(struct probe_item *it)
 {
-	bool landlock = syscall(SYS_landlock_create_ruleset, NULL, 0, 1) > 0;
+	bool landlock = landlock_abi() > 0;
 	char dir[] = "/tmp/rattan-probe-XXXXXX", path[64], text[1024];
 	size_t i, n = 0;
 
@@ -417,6 +427,7 @@ static const struct {
 	{"seccomp", PROBE_REQUIRED, check_seccomp},
 	{"Landlock", PROBE_OPTIONAL, check_landlock},
 	{"cgroup", PROBE_OPTIONAL, check_cgroup},
+	{"ptrace", PROBE_OPTIONAL, check_ptrace},
 	{"bwrap", PROBE_REQUIRED, check_bwrap},
 	{"self-test", PROBE_REQUIRED, check_selftest},
 };

@@ -322,6 +322,7 @@ const struct promise_call promise_calls[] = {
 	{"recvmsg", PASS, 0},
 	{"recvmmsg", PASS, 0},
 	/* the kernel's own checks are what holds here: nobody in the sandbox has a capability */
+	{"chroot", PROMISE_ROOT, 0},
 	{"setuid", IDS, 0},
 	{"setgid", IDS, 0},
 	{"setreuid", IDS, 0},

@@ -32,6 +32,8 @@ enum promise {
 	PROMISE_NETLINK = 1 << 21,
 	PROMISE_PTRACE = 1 << 22,
 	PROMISE_SETTIME = 1 << 23,
+	/* No name: what a provisioning run's root needs besides. */
+	PROMISE_ROOT = 1 << 24,
 };
 
 /* What a command gets that asks for nothing: all but ptrace and settime. */

@@ -22,6 +22,7 @@ static const struct {
 	{STAGE3_STEP_NO_NEW_PRIVS, "no_new_privs", "no_new_privs could not be set"},
 	{STAGE3_STEP_LANDLOCK, "landlock", "the Landlock rules could not be applied"},
 	{STAGE3_STEP_LIMITS, "limits", "resource limits could not be set"},
+	{STAGE3_STEP_ROOT, "root", "the calls of a provisioning run could not be caught"},
 	{STAGE3_STEP_SECCOMP, "seccomp", "the system call filter could not be loaded"},
 	{STAGE3_STEP_EXEC, "exec", "the command cannot be executed"},
 	{SPAWN_FDS, "descriptors", "descriptors could not be arranged"},
@@ -184,6 +185,30 @@ static void from_way_out(const struct run *r, struct run_result *ret)
 		       error ? ": " : "", error ? err_text(error) : "");
 }
 
+/* Exit codes of several commands, of which one failed: else nothing is told that the code does not tell. */
+static bool is_pipe(const char *s, size_t n)
+{
+	return n < sizeof(((struct run_result *)0)->pipe) && strspn(s, "0123456789 ") >= n &&
+	       memchr(s, ' ', n) && strspn(s, "0 ") < n;
+}
+
+static void from_note(const struct stage3_note *note, struct run_result *ret)
+{
+	const char *text = note->text;
+	size_t len = note->len < sizeof(note->text) ? note->len : sizeof(note->text);
+	const char *bar = memchr(text, '|', len), *dir = bar ? bar + 1 : text;
+	size_t n = len - (size_t)(dir - text);
+
+	ret->left = note->left;
+	memcpy(ret->left_name, note->name, sizeof(ret->left_name));
+	if (!bar)
+		return;
+	if (is_pipe(text, (size_t)(bar - text)))
+		(void)snprintf(ret->pipe, sizeof(ret->pipe), "%.*s", (int)(bar - text), text);
+	if (n && *dir == '/' && n < sizeof(ret->ended_in) && !memchr(dir, 0, n))
+		(void)snprintf(ret->ended_in, sizeof(ret->ended_in), "%.*s", (int)n, dir);
+}
+
 void run_result_fill(struct run *r, struct run_result *ret)
 {
 	struct timespec now;
@@ -205,6 +230,12 @@ void run_result_fill(struct run *r, struct run_result *ret)
 	if (r->tree_gone && !ret->step[0])
 		(void)snprintf(ret->error, sizeof(ret->error),
 			       "its file system ended (rattan-fs was stopped or killed)");
+	/* Not of one that waited and has ended unused: what is the command's may be written at this moment. */
+	if (ret->state == RUN_EXITED) {
+		from_note(&r->note, ret);
+		if (r->linger)
+			ret->left = 0;
+	}
 	ret->timed_out = r->timed_out;
 	ret->killed = r->killed;
 	(void)clock_gettime(CLOCK_MONOTONIC, &now);

@@ -139,9 +139,9 @@ static int set_memfds(struct role_launch *l, struct diag *diag)
 	return r < 0 ? r : 0;
 }
 
-static int set_streams(struct role_launch *l)
+static int set_streams(struct role_launch *l, struct diag *diag)
 {
-	int sv[2], p[2];
+	int sv[2], p[2], r;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
 		return ret_nerrno();
@@ -154,6 +154,9 @@ static int set_streams(struct role_launch *l)
 	for (int i = 0; i < 3; i++) {
 		int *to = &l->fd[i == 2 ? STAGE3_FD_STDERR : i];
 
+		r = run_check_stream(i, diag);
+		if (r < 0)
+			return r;
 		*to = fcntl(i, F_DUPFD_CLOEXEC, 3);
 		if (*to < 0)
 			return ret_nerrno();
@@ -200,7 +203,7 @@ static int prepare(const struct role_spec *s, struct role_launch *l, struct diag
 		r = io_mkdir_p(l->stage, 0700);
 	if (r == 0)
 		r = set_memfds(l, diag);
-	return r < 0 ? r : set_streams(l);
+	return r < 0 ? r : set_streams(l, diag);
 }
 
 /* ---- until the command runs ---- */
@@ -360,9 +363,9 @@ int role_start(const struct role_spec *s, struct diag *diag, pid_t *ret_pid)
 	r = prepare(s, &l, diag);
 	if (r == 0)
 		r = launch(&l, diag, ret_pid);
-	if (r < 0 && r != -EBUSY && l.lock >= 0)
-		role_forget(s->dir, s->name);
 	launch_release(&l);
+	if (r < 0 && r != -EBUSY && name_ok(s->name))
+		role_settle(s->dir, s->name);
 	return r < 0 ? diag_set(diag, r, "the session was not started: %s", err_text(r)) : 0;
 }
 
@@ -401,7 +404,7 @@ int role_probe(const struct role_spec *like, struct diag *diag)
 		return r;
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		continue;
-	role_forget(like->dir, name);
+	role_settle(like->dir, name);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return 0;
 	return diag_set(diag, -ENOTSUP, "%s failed: /usr/bin/true ended with %d",

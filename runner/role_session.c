@@ -19,10 +19,12 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "runner/role_internal.h"
+#include "runner/runner_internal.h"
 
 #define RECORD ".session"
 #define ALIVE  ".alive"
 #define INNER  ".inner"
+#define LOCK   ".lock"
 
 #define END_MS 5000
 
@@ -140,18 +142,42 @@ static int make_fifo(const char *dir, const char *name, struct role_record *r)
 	return r->read_fd < 0 ? ret_nerrno() : 0;
 }
 
-int role_record_make(const char *dir, const char *name, struct role_record *ret)
+/* The lock of a name goes with its session: who has waited for one that is gone begins again. */
+static int lock_name(const char *dir, const char *name, int flags, int *ret_fd)
 {
-	cleanup_free char *path = path_of(dir, name, ".lock");
-	int r;
+	cleanup_free char *path = path_of(dir, name, LOCK);
+	struct stat st;
 
 	if (!path)
 		return -ENOMEM;
-	ret->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (ret->lock_fd < 0)
-		return ret_nerrno();
-	if (flock(ret->lock_fd, LOCK_EX | LOCK_NB) < 0)
-		return errno == EWOULDBLOCK ? -EBUSY : ret_nerrno();
+	for (;;) {
+		cleanup_fd int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+
+		if (fd < 0)
+			return ret_nerrno();
+		if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+			return errno == EWOULDBLOCK ? -EBUSY : ret_nerrno();
+		if (fstat(fd, &st) < 0)
+			return ret_nerrno();
+		if (st.st_nlink) {
+			*ret_fd = steal_fd(&fd);
+			return 0;
+		}
+	}
+}
+
+int role_record_make(const char *dir, const char *name, struct role_record *ret)
+{
+	int r;
+
+	/* Who lists sessions has it for a moment. */
+	for (int i = 0; (r = lock_name(dir, name, O_CREAT, &ret->lock_fd)) == -EBUSY; i++) {
+		if (i >= 25 || lives(dir, name))
+			break;
+		(void)usleep(20000);
+	}
+	if (r < 0)
+		return r;
 	if (lives(dir, name))
 		return -EBUSY;
 	end_left(dir, name);
@@ -207,13 +233,25 @@ int role_find(const char *dir, const char *name, struct role_session *ret, int *
 /* Not while another is being started under its name. */
 void role_settle(const char *dir, const char *name)
 {
-	cleanup_free char *path = path_of(dir, name, ".lock");
-	cleanup_fd int fd = path ? open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW) : -1;
+	cleanup_fd int fd = -1;
 
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || lives(dir, name))
+	if (lock_name(dir, name, 0, &fd) < 0 || lives(dir, name))
 		return;
 	end_left(dir, name);
 	role_forget(dir, name);
+	remove_one(dir, name, LOCK, unlink);
+}
+
+/* "NAME.suffix": the name, in @ret. */
+static bool named(const char *file, const char *suffix, char ret[static 65])
+{
+	size_t n = strlen(file), k = strlen(suffix);
+
+	if (n <= k || n - k > 64 || strcmp(file + n - k, suffix) != 0)
+		return false;
+	memcpy(ret, file, n - k);
+	ret[n - k] = 0;
+	return true;
 }
 
 int role_list(const char *dir, int (*fn)(void *arg, const struct role_session *s), void *arg)
@@ -225,15 +263,15 @@ int role_list(const char *dir, int (*fn)(void *arg, const struct role_session *s
 	if (!d)
 		return errno == ENOENT ? 0 : ret_nerrno();
 	while (r == 0 && (e = readdir(d))) {
-		size_t n = strlen(e->d_name), k = sizeof(RECORD) - 1;
 		struct role_session s;
 		char name[65];
 		int pidfd;
 
-		if (n <= k || n - k >= sizeof(name) || strcmp(e->d_name + n - k, RECORD) != 0)
+		/* What nobody uses goes; a session that is being started has its lock. */
+		if (named(e->d_name, LOCK, name))
+			role_settle(dir, name);
+		if (!named(e->d_name, RECORD, name))
 			continue;
-		memcpy(name, e->d_name, n - k);
-		name[n - k] = 0;
 		if (role_find(dir, name, &s, &pidfd) < 0) {
 			role_settle(dir, name);
 			continue;
@@ -266,6 +304,10 @@ static void __attribute__((noreturn)) attached(const char *const *argv, const ch
 	sigset_t none;
 
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	/* As for the session's own command: what our caller ignores, as a shell does for what runs in its background, would not
+	 * reach this one from the terminal of its own. */
+	for (int sig = 1; sig < NSIG; sig++)
+		(void)signal(sig, SIG_DFL);
 	(void)sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	if (role_tty_enter(tty) < 0 || role_leave_keys() < 0)
@@ -287,11 +329,19 @@ int role_attach(const struct role_session *s, int outer_pidfd, const char *const
 
 	if (r < 0)
 		return diag_set(diag, -ESRCH, "the session '%s' has ended", s->name);
+	for (int fd = 0; r == 0 && fd <= 2; fd++)
+		r = run_check_stream(fd, diag);
+	if (r < 0)
+		return r;
 	/* Before its namespaces: the terminal is the host's, as ours is. */
 	r = role_tty_open(&tty);
 	if (r < 0)
 		return diag_set(diag, r, "no terminal: %s", err_text(r));
-	if (setns(pidfd, CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC) < 0)
+	/* What is in there is of the same user, and sees a process of ours until the command is executed: the caller's variables
+	 * and memory are not for it. Its capabilities would keep them, and are given up before. */
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		r = ret_nerrno();
+	if (r == 0 && setns(pidfd, CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC) < 0)
 		r = diag_set(diag, ret_nerrno(), "the session '%s' cannot be entered: %s", s->name,
 			     err_text(errno));
 	pid = r < 0 ? -1 : fork();

@@ -18,6 +18,8 @@
 #include "base/io.h"
 #include "runner/role_internal.h"
 
+#define DRAIN_READS 256 /* of 4 KiB each; a terminal holds far less */
+
 int role_leave_keys(void)
 {
 	/* Without keys in the kernel, or where a filter refuses the call to all, there are none to be had either. */
@@ -78,6 +80,9 @@ int role_tty_enter(const struct role_tty *t)
 
 struct relay {
 	int master, in, out; /* in: -1 when it is no terminal, or at its end */
+	/* What was typed and not taken yet. The command may never read: nobody waits for it, and nothing more is read. */
+	char typed[4096];
+	size_t ntyped;
 	int pidfd, sigfd;
 	pid_t pid;
 	unsigned asked; /* how often we were asked to end */
@@ -85,7 +90,7 @@ struct relay {
 	bool raw;
 };
 
-/* Both sides are terminals: what cannot be written at once is waited for. True: go on. */
+/* What it says, for our terminal, which is waited for. True: go on. */
 static bool copy(int from, int to)
 {
 	char block[4096];
@@ -94,6 +99,29 @@ static bool copy(int from, int to)
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR;
 	return n > 0 && io_write_full(to, block, (size_t)n) == 0;
+}
+
+static void read_typed(struct relay *l)
+{
+	ssize_t n = read(l->in, l->typed, sizeof(l->typed));
+
+	if (n > 0)
+		l->ntyped = (size_t)n;
+	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+		l->in = -1;
+}
+
+static void write_typed(struct relay *l)
+{
+	ssize_t n = write(l->master, l->typed, l->ntyped);
+
+	if (n > 0) {
+		l->ntyped -= (size_t)n;
+		memmove(l->typed, l->typed + n, l->ntyped);
+	} else if (n < 0 && errno != EAGAIN && errno != EINTR) {
+		l->ntyped = 0;
+		l->in = -1;
+	}
 }
 
 static void got_signal(struct relay *l)
@@ -120,27 +148,36 @@ static bool relay_once(struct relay *l)
 	struct pollfd p[] = {
 		{.fd = l->pidfd, .events = POLLIN},
 		{.fd = l->sigfd, .events = POLLIN},
-		{.fd = l->master, .events = POLLIN},
-		{.fd = l->in, .events = POLLIN},
+		{.fd = l->master, .events = POLLIN | (l->ntyped ? POLLOUT : 0)},
+		{.fd = l->ntyped ? -1 : l->in, .events = POLLIN},
 	};
 
 	if (poll(p, ARRAY_SIZE(p), -1) < 0)
 		return errno == EINTR;
 	if (p[1].revents)
 		got_signal(l);
-	if (p[2].revents & POLLIN && !copy(l->master, l->out))
+	if (p[2].revents & POLLOUT)
+		write_typed(l);
+	if (p[2].revents & POLLIN && !copy(l->master, l->out)) {
 		l->master = -1; /* ours is gone: the command may go on without */
-	if (p[3].revents && !copy(l->in, l->master))
 		l->in = -1;
+		l->ntyped = 0;
+	}
+	if (p[3].revents)
+		read_typed(l);
 	return !p[0].revents;
 }
 
-/* What it has written before its end: all of it is there, and what its children still write is nobody's. */
+/*
+ * What it has written before its end: all of it is there, no more than a terminal holds. What its children still write is nobody's,
+ * and may have no end, when our signals are blocked and no key reaches anybody.
+ */
 static void drain(const struct relay *l, int master)
 {
 	struct pollfd p = {.fd = master, .events = POLLIN};
+	int reads = DRAIN_READS;
 
-	while (master >= 0 && poll(&p, 1, 0) > 0 && p.revents & POLLIN)
+	while (master >= 0 && reads-- > 0 && poll(&p, 1, 0) > 0 && p.revents & POLLIN)
 		if (!copy(master, l->out))
 			return;
 }
@@ -161,6 +198,8 @@ static int relay_open(struct relay *l, sigset_t *ret_old)
 		return ret_nerrno();
 	l->pidfd = pidfd_open(l->pid, 0);
 	if (l->pidfd < 0)
+		return ret_nerrno();
+	if (l->master >= 0 && fcntl(l->master, F_SETFL, O_RDWR | O_NONBLOCK) < 0)
 		return ret_nerrno();
 	if (l->in >= 0 && l->master >= 0 && tcgetattr(l->in, &l->saved) == 0) {
 		struct termios t = l->saved;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -10,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/fuseabort.h"
 
 #define FD_ABOVE   64          /* above all targets */
@@ -109,6 +111,8 @@ static int child(void *arg)
 
 	if (arrange(s, &m) < 0)
 		fail(s->fd[STAGE3_FD_STATUS], SPAWN_FDS);
+	if (s->tty_at >= 0 && (setsid() < 0 || ioctl(s->tty_at, TIOCSCTTY, 0) < 0))
+		fail(STAGE3_FD_STATUS, SPAWN_FDS);
 	if (m.cgroup_fd >= 0 && write(m.cgroup_fd, "0", 1) != 1)
 		fail(STAGE3_FD_STATUS, SPAWN_CGROUP);
 	if (m.userns_fd >= 0 && setns(m.userns_fd, CLONE_NEWUSER) < 0)
@@ -128,6 +132,15 @@ static int child(void *arg)
 		fail(STAGE3_FD_STATUS, SPAWN_MNTNS);
 	(void)execve(s->bwrap, s->argv, env);
 	fail(STAGE3_FD_STATUS, SPAWN_BWRAP);
+}
+
+void spawn_init(struct spawn *s)
+{
+	size_t i;
+
+	*s = (struct spawn){.userns_fd = -1, .mntns_fd = -1, .tty_at = -1, .cgroup_fd = -1};
+	for (i = 0; i < ARRAY_SIZE(s->fd); i++)
+		s->fd[i] = -1;
 }
 
 /* As vfork does it, but on a stack of the child's own: copying the page tables of a server and the pages

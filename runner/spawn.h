@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -23,8 +24,12 @@ struct spawn {
 	char *const *argv;
 	int fd[STAGE3_FD_COUNT]; /* what becomes which descriptor (-1: none); nothing else is inherited */
 	int userns_fd, mntns_fd; /* -1: ours */
-	int cgroup_fd;           /* cgroup.procs; -1: none */
+	int tty_at; /* which of them is a terminal for a session of the child's own; -1: none is */
+	int cgroup_fd; /* cgroup.procs; -1: none */
 };
+
+/* Nothing of all that: every descriptor -1. */
+void spawn_init(struct spawn *s);
 
 /* The pid, or negative errno. The calling thread must live as long as the child shall: the child
  * dies with it (PR_SET_PDEATHSIG is about threads, not processes). */

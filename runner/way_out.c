@@ -14,6 +14,8 @@
 #include "net/msg.h"
 #include "runner/plan_encode.h"
 
+#define SERVE_MS 10000 /* it takes milliseconds; a busy machine, more */
+
 static void close_fd(int *fd)
 {
 	if (*fd >= 0)
@@ -24,9 +26,7 @@ static void close_fd(int *fd)
 void way_out_init(struct way_out *w, pthread_mutex_t *lock)
 {
 	*w = (struct way_out){.lock = lock, .control = -1, .listening = {-1, -1}};
-	w->spawn.userns_fd = w->spawn.mntns_fd = w->spawn.cgroup_fd = -1;
-	for (size_t i = 0; i < ARRAY_SIZE(w->spawn.fd); i++)
-		w->spawn.fd[i] = -1;
+	spawn_init(&w->spawn);
 }
 
 static int open_null(struct way_out *w)
@@ -85,6 +85,7 @@ int way_out_start(struct way_out *w)
 static void lose(struct way_out *w, int error)
 {
 	w->state = WAY_OUT_LOST;
+	w->serve_by = 0;
 	w->error = error;
 	close_fd(&w->control);
 }
@@ -105,10 +106,18 @@ void way_out_socket(struct way_out *w, int which, int fd)
 	/* They are the proxy's alone: when it ends nobody listens. */
 	close_fd(&w->listening[0]);
 	close_fd(&w->listening[1]);
-	if (r < 0)
+	if (r < 0) {
 		lose(w, -r);
-	else
-		w->state = WAY_OUT_ASKED;
+		return;
+	}
+	w->state = WAY_OUT_ASKED;
+	w->serve_by = io_now_ms() + SERVE_MS;
+}
+
+void way_out_check(struct way_out *w, long long now)
+{
+	if (w->serve_by && now >= w->serve_by)
+		lose(w, ETIMEDOUT);
 }
 
 /* ---- what was asked ---- */
@@ -168,6 +177,7 @@ static void take(struct way_out *w, struct net_msg *m)
 	case NET_MSG_READY:
 		if (w->state == WAY_OUT_ASKED) {
 			w->state = WAY_OUT_SERVED;
+			w->serve_by = 0;
 			w->was_served = true;
 		}
 		break;

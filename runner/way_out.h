@@ -29,6 +29,8 @@ struct way_out {
 	enum way_out_state state;
 	bool was_served;
 	int error; /* WAY_OUT_LOST: positive errno, or 0 */
+	/* WAY_OUT_ASKED: when it must be served, io_now_ms(); else 0 */
+	long long serve_by;
 	struct spawn spawn;
 	char *argv[2];
 	int control; /* our end */
@@ -50,6 +52,8 @@ int way_out_start(struct way_out *w) MUST_USE;
 void way_out_socket(struct way_out *w, int which, int fd);
 /* Its descriptor is readable. */
 void way_out_read(struct way_out *w);
+/* It is @now, and who has not begun to serve by serve_by does not any more. */
+void way_out_check(struct way_out *w, long long now);
 /* Reads what was said to the last, and ends the process. */
 void way_out_end(struct way_out *w);
 /* After the thread. */

@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "stage3/note.h"
+#include "stage3/root.h"
 #include "stage3/stage3_abi.h"
 #include "stage3/status.h"
 
@@ -16,7 +18,9 @@ struct init {
 	pid_t child;
 	int tty_fd;
 	bool ending; /* asked to end: wait for all, so that each can finish in the grace time */
-	bool exited;
+	bool linger; /* wait for all in any case */
+	bool noted;
+	bool exited, told;
 	int status;
 };
 
@@ -60,6 +64,9 @@ static void message(struct init *in, const struct stage3_msg *m)
 			(void)tcsetpgrp(in->tty_fd, in->child);
 		(void)kill(-in->child, SIGCONT);
 		break;
+	case STAGE3_MSG_SIGNAL:
+		(void)kill(-in->child, m->value);
+		break;
 	case STAGE3_MSG_KILL:
 	default: /* a runner that says what we do not know gets a dead sandbox, not a loose one */
 		_exit(128 + SIGKILL);
@@ -83,11 +90,22 @@ static int exit_code(int status)
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-int init_run(pid_t child, int tty_fd)
+static void tell_exit(struct init *in)
 {
-	struct init in = {.child = child, .tty_fd = tty_fd};
+	if (!in->told && !in->ending)
+		note_send(in->noted);
+	if (!in->told)
+		report(STAGE3_MSG_EXITED, in->status);
+	in->told = true;
+}
+
+int init_run(pid_t child, int tty_fd, bool linger, bool noted, int root_fd)
+{
+	struct init in = {.child = child, .tty_fd = tty_fd, .linger = linger, .noted = noted};
 	struct signalfd_siginfo si;
-	struct pollfd p[2] = {{.fd = STAGE3_FD_STATUS, .events = POLLIN}, {.events = POLLIN}};
+	struct pollfd p[3] = {{.fd = STAGE3_FD_STATUS, .events = POLLIN},
+			      {.events = POLLIN},
+			      {.fd = root_fd, .events = POLLIN}};
 	sigset_t chld;
 	bool left = true;
 
@@ -99,15 +117,21 @@ int init_run(pid_t child, int tty_fd)
 	/* The first look is for a child that ended before the signalfd was there. */
 	for (;;) {
 		left = reap(&in);
-		if (in.exited && (!in.ending || !left))
+		if (in.exited && ((!in.ending && !in.linger) || !left))
 			break;
-		if (poll(p, 2, -1) < 0 && errno != EINTR)
+		if (in.exited)
+			tell_exit(&in);
+		if (poll(p, 3, -1) < 0 && errno != EINTR)
 			return STAGE3_EXIT_FAILED;
+		if (p[2].revents & POLLIN)
+			root_serve(p[2].fd);
+		else if (p[2].revents) /* nobody is left who could ask */
+			p[2].fd = -1;
 		if (p[1].revents && read(p[1].fd, &si, sizeof(si)) < 0 && errno != EAGAIN)
 			return STAGE3_EXIT_FAILED;
 		if (p[0].revents)
 			read_message(&in);
 	}
-	report(STAGE3_MSG_EXITED, in.status);
+	tell_exit(&in);
 	return exit_code(in.status);
 }

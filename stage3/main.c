@@ -19,6 +19,7 @@
 #include "stage3/limits.h"
 #include "stage3/listen.h"
 #include "stage3/plan.h"
+#include "stage3/root.h"
 #include "stage3/status.h"
 #include "stage3/steps.h"
 
@@ -34,6 +35,23 @@ static void *pages(size_t n)
 	void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return p == MAP_FAILED ? NULL : p;
+}
+
+/* The sandbox was built before its command was known. Without a runner there is nothing to wait for. */
+static int plan_await(void)
+{
+	struct stage3_msg m;
+	int fd, r = status_receive_fd(&m, &fd);
+
+	if (r < 0)
+		return r;
+	if (m.kind != STAGE3_MSG_PLAN || fd < 0)
+		return -ECANCELED;
+	if (fd == STAGE3_FD_PLAN)
+		return 0;
+	r = dup3(fd, STAGE3_FD_PLAN, O_CLOEXEC) < 0 ? -errno : 0;
+	(void)close(fd);
+	return r;
 }
 
 /* The plan lies in a sealed memfd: nobody can change it after it was checked, or cut it short. */
@@ -137,17 +155,21 @@ static int fail(enum stage3_step step, int error)
 
 int main(void)
 {
+	static const int streams[] = {STDIN_FILENO, STDOUT_FILENO, STAGE3_FD_STDERR};
 	struct plan plan;
-	struct steps steps = {.plan = &plan};
+	size_t i;
+	struct steps steps = {.plan = &plan, .root_fd = -1};
 	sigset_t all;
 	const char **spare = NULL;
-	int r, tty_fd = -1;
+	int r, tty_fd = -1, root_fd = -1, child_fd;
 	pid_t pid;
 
 	(void)sigfillset(&all);
 	if (sigprocmask(SIG_SETMASK, &all, NULL) < 0)
 		return fail(STAGE3_STEP_INIT, errno);
-	r = plan_load(&plan, &spare);
+	r = fcntl(STAGE3_FD_PLAN, F_GETFD) < 0 ? plan_await() : 0;
+	if (r == 0)
+		r = plan_load(&plan, &spare);
 	if (r < 0)
 		return fail(STAGE3_STEP_PLAN, r);
 	steps.sh_argv = spare;
@@ -162,19 +184,30 @@ int main(void)
 			return fail(STAGE3_STEP_NETWORK, r);
 		steps.done |= 1u << STAGE3_STEP_NETWORK;
 	}
+	if (plan.flags & STAGE3_PLAN_ROOT) {
+		r = root_pair(&child_fd, &root_fd);
+		if (r < 0)
+			return fail(STAGE3_STEP_ROOT, r);
+		steps.root_fd = child_fd;
+	}
 	pid = child_start(&steps);
 	if (pid < 0)
 		return fail(STAGE3_STEP_INIT, pid);
+	if (root_fd >= 0) {
+		(void)close(child_fd);
+		root_fd = root_take(root_fd);
+	}
 
-	/* Init holds no stream of the command's: a reader sees the end when the command closes. */
-	(void)close(STDOUT_FILENO);
+	/* Init holds no stream of the command's but its terminal: a reader sees the end when the command closes. */
+	for (i = 0; i < sizeof(streams) / sizeof(streams[0]); i++) {
+		if (plan.flags & STAGE3_PLAN_TTY && tty_fd < 0 && tcgetpgrp(streams[i]) >= 0)
+			tty_fd = streams[i];
+		else
+			(void)close(streams[i]);
+	}
 	(void)close(STDERR_FILENO);
-	(void)close(STAGE3_FD_STDERR);
 	(void)close(STAGE3_FD_PLAN);
 	(void)close(STAGE3_FD_SELF);
-	if (plan.flags & STAGE3_PLAN_TTY)
-		tty_fd = STDIN_FILENO;
-	else
-		(void)close(STDIN_FILENO);
-	_exit(init_run(pid, tty_fd));
+	_exit(init_run(pid, tty_fd, plan.flags & STAGE3_PLAN_LINGER, plan.flags & STAGE3_PLAN_NOTE,
+		       root_fd));
 }

@@ -28,6 +28,10 @@ static bool header_valid(const struct stage3_plan_header *h, size_t n)
 	/* With no init before it there is nobody to hand a socket out. */
 	if ((h->flags & STAGE3_PLAN_PID1) && (h->flags & STAGE3_PLAN_LISTEN))
 		return false;
+	if ((h->flags & STAGE3_PLAN_TTY_BACK) && !(h->flags & STAGE3_PLAN_TTY))
+		return false;
+	if ((h->flags & STAGE3_PLAN_NOTE) && !(h->flags & STAGE3_PLAN_SHELL))
+		return false;
 	/* A shell takes one text, and no other word. */
 	if ((h->flags & STAGE3_PLAN_SHELL) && h->argc != 1)
 		return false;

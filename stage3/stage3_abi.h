@@ -15,7 +15,7 @@
 
 /* Descriptors at start. 0 and 1 are the command's; 2 is bwrap's own standard error. */
 enum stage3_fd {
-	STAGE3_FD_PLAN = 3,   /* sealed memfd */
+	STAGE3_FD_PLAN = 3,   /* sealed memfd; not there: STAGE3_MSG_PLAN brings it */
 	STAGE3_FD_STATUS = 4, /* SOCK_SEQPACKET: struct stage3_msg both ways */
 	STAGE3_FD_STDERR = 5, /* the command's standard error */
 	STAGE3_FD_SELF = 6,   /* this program, for bwrap to exec */
@@ -41,6 +41,7 @@ enum stage3_step {
 	STAGE3_STEP_NO_NEW_PRIVS,
 	STAGE3_STEP_LANDLOCK,
 	STAGE3_STEP_LIMITS,
+	STAGE3_STEP_ROOT, /* STAGE3_PLAN_ROOT alone */
 	STAGE3_STEP_SECCOMP,
 	STAGE3_STEP_EXEC,
 	STAGE3_STEP_COUNT,
@@ -54,7 +55,7 @@ enum stage3_exit {
 };
 
 #define STAGE3_MAGIC       0x6e616c706e747472ull /* "rttnplan" */
-#define STAGE3_VERSION     3u
+#define STAGE3_VERSION     6u
 #define STAGE3_PLAN_MAX    (8u << 20)
 #define STAGE3_MAX_ARGS    65536u
 #define STAGE3_MAX_ENV     16384u
@@ -66,14 +67,28 @@ enum stage3_exit {
 
 enum stage3_plan_flags {
 	STAGE3_PLAN_SHELL = 1 << 0, /* argv[0] is text for bash -c, or sh -c */
-	STAGE3_PLAN_TTY = 1 << 1,   /* a foreground process group on fd 0's terminal */
+	/* One of the standard streams is the terminal of our session: the command is its foreground process group. */
+	STAGE3_PLAN_TTY = 1 << 1,
 	/* The command itself becomes pid 1, with no init before it, and ends with the bwrap outside. */
 	STAGE3_PLAN_PID1 = 1 << 2,
 	/* Init takes two ports on 127.0.0.1 of the command's network namespace, and hands the listening sockets to the
 	 * runner (STAGE3_MSG_LISTENING); the command is started when the runner says that they are served (STAGE3_MSG_GO). */
 	STAGE3_PLAN_LISTEN = 1 << 3,
-	STAGE3_PLAN_ALL = (1 << 4) - 1,
+	/* What the command leaves running when it ends goes on: its end is told at once, and init's is that of the last one. */
+	STAGE3_PLAN_LINGER = 1 << 4,
+	/* With STAGE3_PLAN_SHELL, where that is bash: at its end it notes how the parts of its last pipeline went and where it
+	 * stood (STAGE3_MSG_NOTE). The plan's environment names STAGE3_NOTE_ENV. */
+	STAGE3_PLAN_NOTE = 1 << 5,
+	/* The command is root of the tree (stage3/root.h). */
+	STAGE3_PLAN_ROOT = 1 << 6,
+	/* With STAGE3_PLAN_TTY: a process group in its background, which is stopped when it wants to read. */
+	STAGE3_PLAN_TTY_BACK = 1 << 7,
+	STAGE3_PLAN_ALL = (1 << 8) - 1,
 };
+
+/* What bash reads first, from a descriptor that it closes at once; and where it notes, in the sandbox's own tmpfs. */
+#define STAGE3_NOTE_ENV  "BASH_ENV=/proc/self/fd/3"
+#define STAGE3_NOTE_FILE "/dev/shm/.rattan-end"
 
 /* Nothing has run in the namespace before init: they are free, or something is wrong and nothing is started. */
 #define STAGE3_PORT_HTTP  39080
@@ -164,13 +179,17 @@ enum stage3_msg_kind {
 				 rights what it handles; steps has a bit per step taken */
 	STAGE3_MSG_FAILED,    /* step and error; the command did not run */
 	STAGE3_MSG_EXITED,    /* value is the command's wait status */
-	STAGE3_MSG_STOPPED,   /* the command's terminal job was stopped by a signal */
+	STAGE3_MSG_STOPPED,   /* the command's terminal job was stopped by the signal value */
 	STAGE3_MSG_LISTENING, /* carries a listening socket; value 0: of HTTP's port, 1: of SOCKS' */
+	STAGE3_MSG_NOTE, /* a struct stage3_note, before EXITED, when there is something to note */
 	/* from the runner */
 	STAGE3_MSG_TERM = 100, /* value is the signal for every process but init */
 	STAGE3_MSG_KILL,       /* end everything now */
 	STAGE3_MSG_CONT,       /* continue the job; value 1: in the foreground */
 	STAGE3_MSG_GO,         /* both listening sockets are served */
+	/* The first message to a stage3 that was started without a plan: carries it. Nothing is done before. */
+	STAGE3_MSG_PLAN,
+	STAGE3_MSG_SIGNAL, /* value is a signal for the command's process group */
 };
 
 struct stage3_msg {
@@ -182,3 +201,15 @@ struct stage3_msg {
 	uint32_t rights; /* enum stage3_right */
 };
 _Static_assert(sizeof(struct stage3_msg) == 24, "message");
+
+/* What there is beside the exit code. The command could write into it what it likes. */
+#define STAGE3_NOTE_MAX 1024u
+struct stage3_note {
+	uint32_t kind; /* STAGE3_MSG_NOTE */
+	uint32_t left; /* processes that ran when the command ended, and end with it */
+	char name[16]; /* of one of them; NUL-terminated */
+	uint32_t len;  /* of text, of which no more is sent */
+	/* "1 0 0|/path": exit codes of the last pipeline, and the directory at the end. */
+	char text[STAGE3_NOTE_MAX];
+};
+_Static_assert(sizeof(struct stage3_note) == 28 + STAGE3_NOTE_MAX, "note");

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "stage3/limits.h"
+#include "stage3/note.h"
+#include "stage3/root.h"
 #include "stage3/seccomp.h"
 #include "stage3/status.h"
 
@@ -52,22 +54,34 @@ static void close_from(unsigned first, unsigned last)
 /* R3: nothing but the three streams, and the status descriptor until exec. */
 static int step_fds(struct steps *s)
 {
-	(void)s;
 	close_from(3, STAGE3_FD_STATUS - 1);
-	close_from(STAGE3_FD_STATUS + 1, ~0u);
+	if (s->root_fd >= 0) {
+		if (dup3(s->root_fd, STAGE3_FD_STATUS + 1, O_CLOEXEC) < 0)
+			return -errno;
+		s->root_fd = STAGE3_FD_STATUS + 1;
+	}
+	close_from(STAGE3_FD_STATUS + 1 + (s->root_fd >= 0), ~0u);
 	return fcntl(STAGE3_FD_STATUS, F_SETFD, FD_CLOEXEC) < 0 ? -errno : 0;
 }
 
-/* With a terminal the command stays in the caller's session, as the foreground job: then a key
- * meant for it reaches neither bwrap nor the runner. Without one it gets a session of its own. */
+/* With a terminal the command stays in the session that has it, as a job of its own: then a key meant for it does not reach
+ * bwrap. Without one it gets a session of its own. */
 static int step_session(struct steps *s)
 {
+	int fd;
+
 	if (!(s->plan->flags & STAGE3_PLAN_TTY))
 		return setsid() < 0 ? -errno : 0;
 	if (setpgid(0, 0) < 0)
 		return -errno;
-	/* SIGTTOU is blocked: the call would stop us otherwise. */
-	return tcsetpgrp(STDIN_FILENO, getpid()) < 0 ? -errno : 0;
+	if (s->plan->flags & STAGE3_PLAN_TTY_BACK)
+		return 0;
+	for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+		/* SIGTTOU is blocked: the call would stop us otherwise. Of what is not our terminal it is an error. */
+		if (tcsetpgrp(fd, getpid()) == 0)
+			return 0;
+	}
+	return -ENOTTY;
 }
 
 /* A server ignores SIGPIPE and blocks what it likes; a command starts with everything as usual. */
@@ -104,6 +118,12 @@ static int step_limits(struct steps *s)
 	return limits_apply(s->plan);
 }
 
+/* Before the other filters, which may not let the call pass. What it catches none of the steps behind it calls. */
+static int step_root(struct steps *s)
+{
+	return s->root_fd >= 0 ? root_catch(s->root_fd) : 0;
+}
+
 static int step_seccomp(struct steps *s)
 {
 	return seccomp_apply(s->plan);
@@ -127,6 +147,11 @@ static int step_shell(struct steps *s)
 		s->sh_argv[2] = "--"; /* the text may begin with a dash */
 		s->sh_argv[3] = s->plan->argv[0];
 		s->sh_argv[4] = NULL;
+		if (!(s->plan->flags & STAGE3_PLAN_NOTE))
+			return 0;
+		if (i < 2)
+			return note_prepare();
+		note_forget(s->plan->envp);
 		return 0;
 	}
 	return -ENOENT;
@@ -223,6 +248,7 @@ static const struct {
 	/* Landlock needs open(2) and comes before the filter; so do the limits. */
 	{STAGE3_STEP_LANDLOCK, step_landlock},
 	{STAGE3_STEP_LIMITS, step_limits},
+	{STAGE3_STEP_ROOT, step_root},
 	{STAGE3_STEP_SECCOMP, step_seccomp},
 	{STAGE3_STEP_EXEC, step_exec},
 };

@@ -11,6 +11,7 @@ struct steps {
 	const char **sh_argv; /* room for argc + 3 pointers: a script without an interpreter line */
 	const char *shell;    /* chosen by the shell step */
 	struct landlock landlock;
+	int root_fd;   /* a socket to init, for the descriptor of step "root"; -1 */
 	uint32_t done; /* 1 << enum stage3_step, those taken */
 };
 

@@ -23,7 +23,15 @@ void store_anc_flush(struct store *s)
 	}
 }
 
-/* A set never changes once made: layer numbers are not used twice, parents are for ever. */
+void store_anc_forget(struct store *s)
+{
+	(void)pthread_mutex_lock(&s->lock);
+	store_anc_flush(s);
+	(void)pthread_mutex_unlock(&s->lock);
+}
+
+/* A set stays good once made: layer numbers are not used twice, and an ancestor that was merged into another (gc_merge.c) has
+ * nothing of its own any more. */
 static struct store_anc *cache_find(struct store *s, store_layer l)
 {
 	struct store_anc *a = NULL;

@@ -10,42 +10,10 @@ struct tx {
 	MDB_txn *t;
 	struct store_layer_rec rec;
 	struct store_anc *parent; /* what the layer's parent sees */
-	struct buf journal;       /* entries not yet in a record */
+	struct store_pen pen;
 };
 
 /* ---- committing ---- */
-
-static int journal_flush(struct tx *x)
-{
-	uint8_t kb[16];
-	MDB_val k = {sizeof(kb), kb}, v = {x->journal.len, x->journal.data};
-	int r;
-
-	if (x->journal.len == 0)
-		return 0;
-	key_be64(kb, x->b->layer);
-	key_be64(kb + 8, x->rec.journal++);
-	r = store_tx_put(x->b->s, x->t, DB_JOURNAL, &k, &v, 0);
-	buf_clear(&x->journal);
-	return r;
-}
-
-/* @k is the key without its layer. */
-static int journal_add(struct tx *x, enum store_db db, const uint8_t *k, size_t n)
-{
-	uint8_t head[3];
-	int r = 0;
-
-	store_journal_head(db, n, head);
-	if (x->journal.len + sizeof(head) + n > STORE_JOURNAL_MAX)
-		r = journal_flush(x);
-	if (r == 0)
-		r = buf_put(&x->journal, head, sizeof(head));
-	if (r == 0)
-		r = buf_put(&x->journal, k, n);
-	x->rec.records++;
-	return r;
-}
 
 /* Write this layer's version of a key. A key that a layer wrote once stays until the layer goes (an
  * empty value takes it back), so that the journal names each key once. */
@@ -61,7 +29,7 @@ static int put_key(struct tx *x, enum store_db db, const uint8_t *prefix, size_t
 	kv = key_val(&k);
 	r = store_tx_put(x->b->s, x->t, db, &kv, &v, MDB_NOOVERWRITE);
 	if (r == 0)
-		return journal_add(x, db, prefix, n);
+		return store_pen_add(&x->pen, db, prefix, n);
 	if (r != -EEXIST)
 		return r;
 	return store_tx_put(x->b->s, x->t, db, &kv, &v, 0);
@@ -250,6 +218,31 @@ static int apply(struct tx *x)
 	return r;
 }
 
+/* Before the records that name them; a collector cannot be at work meanwhile. What is new is charged to the layer. */
+static int put_small(struct tx *x)
+{
+	struct buf *b = &x->b->small;
+	int r = b->len ? store_seen_open(x->b->s) : 0;
+
+	for (size_t i = 0; r >= 0 && i < b->len; i += sizeof(struct small)) {
+		struct small *c = (struct small *)(void *)(b->data + i);
+
+		r = store_chunk_put_small(x->b->s, x->t, &c->d, c->data, c->len);
+		c->added = r > 0;
+		x->rec.bytes += r > 0 ? c->len : 0;
+	}
+	return r < 0 ? r : 0;
+}
+
+static void small_written(const struct store_batch *b)
+{
+	const struct small *c = (const void *)b->small.data;
+
+	for (size_t i = 0; i < b->small.len / sizeof(*c); i++)
+		if (c[i].added)
+			store_written_add(b->s, store_chunk_room(c[i].len));
+}
+
 /* With the meta writer lock held no collector can be at work, so what is there stays there (S5); one that
  * has begun looks at what was noted before it goes on. */
 static int check_chunks(struct tx *x)
@@ -290,17 +283,21 @@ static int commit_tx(struct tx *x)
 	struct store *s = x->b->s;
 	int r = store_layer_read(s, x->t, x->b->layer, &x->rec);
 
+	x->pen = (struct store_pen){.s = s, .txn = x->t, .layer = x->b->layer, .rec = &x->rec};
 	if (r < 0)
 		return r;
 	if (x->rec.state != STORE_LAYER_OPEN)
 		return -ESTALE; /* S1 */
-	r = check_chunks(x);
+	r = put_small(x);
+	if (r == 0)
+		r = check_chunks(x);
 	if (r == 0)
 		r = store_anc_get(s, x->t, x->rec.parent, &x->parent);
 	if (r == 0)
 		r = apply(x);
 	if (r == 0)
-		r = journal_flush(x);
+		r = store_pen_flush(&x->pen);
+	x->rec.batches++;
 	if (r == 0)
 		r = store_layer_write(s, x->t, x->b->layer, &x->rec);
 	return r < 0 ? r : store_tx_commit(s, &x->t);
@@ -309,14 +306,17 @@ static int commit_tx(struct tx *x)
 int store_batch_commit(struct store_batch *b)
 {
 	struct tx x = {.b = b};
-	int r = b->ops.len ? store_tx_begin(b->s, &x.t) : 0;
+	bool any = b->ops.len || b->counts;
+	int r = any ? store_tx_begin(b->s, &x.t) : 0;
 
-	if (r == 0 && b->ops.len)
+	if (r == 0 && any)
 		r = commit_tx(&x);
 	charged(&x, r == 0);
+	if (r == 0)
+		small_written(b);
 	store_tx_abortp(&x.t);
 	store_anc_unref(x.parent);
-	buf_release(&x.journal);
+	buf_release(&x.pen.entries);
 	store_batch_abort(b);
 	return r;
 }

@@ -46,8 +46,14 @@ void store_batch_abort(struct store_batch *b)
 	store_anc_unref(b->anc);
 	buf_release(&b->ops);
 	buf_release(&b->named);
+	buf_release(&b->small);
 	buf_release(&b->scratch);
 	free(b);
+}
+
+void store_batch_count(struct store_batch *b)
+{
+	b->counts = true;
 }
 
 static int op_add(struct store_batch *b, enum op op, enum store_db db, const struct key *k,
@@ -72,6 +78,18 @@ static int name_chunk(struct store_batch *b, const struct digest *d, uint32_t le
 	struct named n = {*d, len};
 
 	return buf_put(&b->named, &n, sizeof(n));
+}
+
+int store_batch_chunk(struct store_batch *b, const void *data, size_t len, struct digest *ret)
+{
+	struct small c = {.data = data, .len = (uint32_t)len};
+	int r = len == 0 || len > STORE_SMALL ? -EINVAL : digest_of(data, len, &c.d);
+
+	if (r == 0)
+		r = buf_put(&b->small, &c, sizeof(c));
+	if (r == 0)
+		*ret = c.d;
+	return r;
 }
 
 int store_batch_inode(struct store_batch *b, store_ino ino, const struct rec_inode *rec)

@@ -28,11 +28,21 @@ struct named {
 	uint32_t len;
 };
 
+/* A chunk that is put with the records. */
+struct small {
+	struct digest d;
+	const void *data; /* lent */
+	uint32_t len;
+	bool added;
+};
+
 struct store_batch {
 	struct store *s;
 	store_layer layer;
 	struct store_anc *anc;
 	struct buf ops;
 	struct buf named;
+	struct buf small;
 	struct buf scratch;
+	bool counts; /* even if it is empty */
 };

@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -49,6 +50,11 @@ size_t store_chunk_raw(const void *stored)
 	const uint8_t *p = stored;
 
 	return (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3];
+}
+
+bool store_chunk_is_raw(const void *stored)
+{
+	return *(const uint8_t *)stored == CODEC_RAW;
 }
 
 static MDB_val digest_key(const struct digest *d)
@@ -107,6 +113,26 @@ static int item_encode(struct item *it, const struct store_chunk *c, unsigned fl
 	return 0;
 }
 
+int store_chunk_pack(const void *raw, size_t len, uint8_t **ret, size_t *ret_len)
+{
+	struct store_chunk c = {.data = raw, .len = len};
+	struct item it;
+	int r = item_encode(&it, &c, PACKED);
+
+	*ret = NULL;
+	*ret_len = HEAD + it.len;
+	if (r == 0 && it.codec == CODEC_ZSTD) {
+		*ret = malloc(*ret_len);
+		r = *ret ? 0 : -ENOMEM;
+	}
+	if (r == 0 && *ret) {
+		head_write(*ret, it.codec, len);
+		memcpy(*ret + HEAD, it.data, it.len);
+	}
+	free(it.owned);
+	return r;
+}
+
 /* -EEXIST is no error: equal content is kept once (S3). */
 static int item_put(MDB_txn *t, MDB_dbi db, struct item *it)
 {
@@ -120,6 +146,26 @@ static int item_put(MDB_txn *t, MDB_dbi db, struct item *it)
 	memcpy((uint8_t *)v.mv_data + HEAD, it->data, it->len);
 	it->added = true;
 	return 0;
+}
+
+int store_chunk_put_small(struct store *s, MDB_txn *meta, const struct digest *d, const void *data,
+			  size_t len)
+{
+	struct store_chunk c = {data, len, *d};
+	struct item it = {.c = &c, .data = data, .len = len};
+	int r;
+
+	static_assert(STORE_SMALL + HEAD == SMALL_MAX, "one page");
+	store_seen_note(s, d);
+	r = store_chunk_has(s, meta, d, (uint32_t)len);
+	if (r == -ENOENT)
+		r = item_put(meta, s->db[DB_SMALL], &it);
+	return r < 0 ? r : it.added;
+}
+
+int64_t store_chunk_room(size_t len)
+{
+	return (int64_t)(HEAD + DIGEST_LEN + len);
 }
 
 static int items_write(struct store *s, struct item *items, size_t n, bool small)
@@ -144,7 +190,7 @@ static int items_write(struct store *s, struct item *items, size_t n, bool small
 		if (!items[i].added || (items[i].len + HEAD <= SMALL_MAX) != small)
 			continue;
 		store_fresh_add(s, &items[i].c->digest, (uint32_t)items[i].c->len);
-		store_written_add(s, (int64_t)(HEAD + DIGEST_LEN + items[i].len));
+		store_written_add(s, store_chunk_room(items[i].len));
 	}
 	return r;
 }

@@ -184,7 +184,7 @@ int store_extent_decode(const MDB_val *v, struct store_extent *e)
 	return 0;
 }
 
-void store_layer_encode(const struct store_layer_rec *rec, uint8_t p[static STORE_LAYER_LEN])
+size_t store_layer_encode(const struct store_layer_rec *rec, uint8_t p[static STORE_LAYER_MAX])
 {
 	key_be64(p, rec->parent);
 	key_be32(p + 8, rec->state);
@@ -194,6 +194,10 @@ void store_layer_encode(const struct store_layer_rec *rec, uint8_t p[static STOR
 	key_be64(p + 32, rec->bytes);
 	key_be64(p + 40, rec->journal);
 	memcpy(p + 48, rec->commit.b, DIGEST_LEN);
+	if (rec->state != STORE_LAYER_OPEN || !rec->batches)
+		return STORE_LAYER_LEN;
+	key_be64(p + STORE_LAYER_LEN, rec->batches);
+	return STORE_LAYER_MAX;
 }
 
 int store_layer_decode(const MDB_val *v, struct store_layer_rec *ret)
@@ -201,7 +205,7 @@ int store_layer_decode(const MDB_val *v, struct store_layer_rec *ret)
 	const uint8_t *p = v->mv_data;
 	uint32_t nsec;
 
-	if (v->mv_size != STORE_LAYER_LEN)
+	if (v->mv_size != STORE_LAYER_LEN && v->mv_size != STORE_LAYER_MAX)
 		return -EBADMSG;
 	nsec = key_get_be32(p + 20);
 	ret->parent = key_get_be64(p);
@@ -212,6 +216,12 @@ int store_layer_decode(const MDB_val *v, struct store_layer_rec *ret)
 	ret->bytes = key_get_be64(p + 32);
 	ret->journal = key_get_be64(p + 40);
 	memcpy(ret->commit.b, p + 48, DIGEST_LEN);
+	ret->batches = 0;
+	if (v->mv_size == STORE_LAYER_MAX) {
+		ret->batches = key_get_be64(p + STORE_LAYER_LEN);
+		if (!ret->batches || ret->state != STORE_LAYER_OPEN)
+			return -EBADMSG;
+	}
 	return ret->state >= STORE_LAYER_OPEN && ret->state <= STORE_LAYER_DROPPED &&
 			       nsec <= 999999999
 		       ? 0

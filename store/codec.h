@@ -29,6 +29,7 @@ bool store_db_versioned(enum store_db db);
 #define STORE_EXTENT_LEN (4 + DIGEST_LEN)
 /* parent, state, created, records, bytes, journal, commit */
 #define STORE_LAYER_LEN  (8 + 4 + 8 + 4 + 8 + 8 + 8 + DIGEST_LEN)
+#define STORE_LAYER_MAX  (STORE_LAYER_LEN + 8) /* batches: of an open layer that has any */
 
 void store_name_encode(const struct rec_name *n, uint8_t p[static STORE_NAME_LEN]);
 int store_name_decode(const MDB_val *v, struct rec_name *ret) MUST_USE;
@@ -36,7 +37,8 @@ int store_name_decode(const MDB_val *v, struct rec_name *ret) MUST_USE;
 size_t store_extent_encode(const struct store_extent *e, uint8_t p[static STORE_EXTENT_LEN]);
 /* All but the block, which is in the key. */
 int store_extent_decode(const MDB_val *v, struct store_extent *ret) MUST_USE;
-void store_layer_encode(const struct store_layer_rec *rec, uint8_t p[static STORE_LAYER_LEN]);
+/* Returns the length. */
+size_t store_layer_encode(const struct store_layer_rec *rec, uint8_t p[static STORE_LAYER_MAX]);
 int store_layer_decode(const MDB_val *v, struct store_layer_rec *ret) MUST_USE;
 /* Xattrs and links: 1 and what is there, or a tombstone. @ret_p and @ret_n NULL: nothing may follow. */
 int store_there_decode(const MDB_val *v, bool *ret_there, const void **ret_p,

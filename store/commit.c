@@ -82,7 +82,7 @@ static int decode_fields(const msgpack_object *f, struct store_commit *c)
 	if (r == 0)
 		r = mp_as_uint(&f[2], UINT64_MAX, &c->layer);
 	if (r == 0)
-		r = mp_as_uint(&f[3], STORE_AUTO, &kind);
+		r = mp_as_uint(&f[3], STORE_BASE, &kind);
 	if (r == 0)
 		r = mp_as_int(&f[4], &sec);
 	if (r == 0)
@@ -167,7 +167,7 @@ int store_commit_add(struct store *s, MDB_txn *txn, const struct store_commit *c
 	uint64_t seq;
 	int r;
 
-	if (store_digest_is_zero(&c->id) || c->kind < STORE_COMMIT || c->kind > STORE_AUTO ||
+	if (store_digest_is_zero(&c->id) || c->kind < STORE_COMMIT || c->kind > STORE_BASE ||
 	    c->time.tv_nsec < 0 || c->time.tv_nsec > 999999999)
 		return -EINVAL;
 	r = store_commit_encode(c, &b);

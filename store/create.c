@@ -55,18 +55,50 @@ static void sync_above(int dirfd)
 	}
 }
 
+static const char words[] = STORE_FORMAT_WORDS "4\n";
+_Static_assert(STORE_FORMAT == 4, "words must say STORE_FORMAT");
+
+static int write_format(int dirfd)
+{
+	cleanup_fd int fd =
+		openat(dirfd, "format.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	int r = fd < 0 ? ret_nerrno() : io_write_full(fd, words, sizeof(words) - 1);
+
+	if (r == 0 && fsync(fd) < 0)
+		r = ret_nerrno();
+	if (r == 0 && renameat(dirfd, "format.new", dirfd, "format") < 0)
+		r = ret_nerrno();
+	if (r == 0 && fsync(dirfd) < 0)
+		r = ret_nerrno();
+	return r;
+}
+
+/* One digit, in its place: on a disk that is full there is no room for another file, and what would make room opens the store. */
+static int overwrite_format(int dirfd)
+{
+	cleanup_fd int fd = openat(dirfd, "format", O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+	int r = fd < 0 ? ret_nerrno() : io_write_full(fd, words, sizeof(words) - 1);
+
+	return r == 0 && fsync(fd) < 0 ? ret_nerrno() : r;
+}
+
+int store_format_raise(int dirfd)
+{
+	cleanup_buf struct buf b = {0};
+	int r = io_read_file(dirfd, "format", 4096, &b);
+
+	if (r < 0)
+		return r;
+	if (b.len == sizeof(words) - 1 && !memcmp(b.data, words, b.len))
+		return 0;
+	return b.len == sizeof(words) - 1 ? overwrite_format(dirfd) : write_format(dirfd);
+}
+
 /* Everything is made: what names the store comes last, when all that it stands for is on the disk. */
 int store_create_end(struct store *s)
 {
-	static const char words[] = STORE_FORMAT_WORDS "2\n";
-	int dirfd = s->dir_fd;
-	cleanup_fd int fd =
-		openat(dirfd, "format.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	int r;
+	int dirfd = s->dir_fd, r;
 
-	_Static_assert(STORE_FORMAT == 2, "words must say STORE_FORMAT");
-	if (fd < 0)
-		return ret_nerrno();
 	/* LMDB writes the first pages of an environment without waiting for them. */
 	r = store_lm_err(mdb_env_sync(s->chunks.env, 1));
 	if (r == 0)
@@ -75,15 +107,8 @@ int store_create_end(struct store *s)
 		r = sync_dir(dirfd, "meta");
 	if (r == 0)
 		r = sync_dir(dirfd, "chunks");
-	if (r < 0)
-		return r;
-	r = io_write_full(fd, words, sizeof(words) - 1);
-	if (r == 0 && fsync(fd) < 0)
-		r = ret_nerrno();
-	if (r == 0 && renameat(dirfd, "format.new", dirfd, "format") < 0)
-		r = ret_nerrno();
-	if (r == 0 && fsync(dirfd) < 0)
-		r = ret_nerrno();
+	if (r == 0)
+		r = write_format(dirfd);
 	if (r == 0)
 		sync_above(dirfd);
 	return r;

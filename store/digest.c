@@ -22,6 +22,45 @@ int digest_of(const void *p, size_t n, struct digest *ret)
 	return 0;
 }
 
+/* The context itself: the name is only for those who do not know OpenSSL. */
+static EVP_MD_CTX *ctx_of(struct digest_run *d)
+{
+	return (EVP_MD_CTX *)(void *)d;
+}
+
+int digest_begin(struct digest_run **ret)
+{
+	EVP_MD_CTX *c = EVP_MD_CTX_new();
+
+	if (!c || EVP_DigestInit_ex(c, EVP_sha256(), NULL) != 1) {
+		EVP_MD_CTX_free(c);
+		return -ENOMEM;
+	}
+	*ret = (struct digest_run *)(void *)c;
+	return 0;
+}
+
+int digest_add(struct digest_run *d, const void *p, size_t n)
+{
+	return EVP_DigestUpdate(ctx_of(d), p, n) == 1 ? 0 : -ENOMEM;
+}
+
+int digest_end(struct digest_run *d, struct digest *ret)
+{
+	unsigned len = 0;
+	struct digest got;
+
+	if (EVP_DigestFinal_ex(ctx_of(d), got.b, &len) != 1 || len != DIGEST_LEN)
+		return -ENOMEM;
+	*ret = got;
+	return 0;
+}
+
+void digest_free(struct digest_run *d)
+{
+	EVP_MD_CTX_free(ctx_of(d));
+}
+
 void digest_hex(const struct digest *d, char out[static DIGEST_LEN * 2 + 1])
 {
 	static const char hex[] = "0123456789abcdef";

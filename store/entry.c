@@ -96,7 +96,7 @@ static int put_there(struct buf *v, bool there, const void *p, size_t n)
 
 static int encode_value(const struct store_entry *e, struct buf *v)
 {
-	uint8_t b[STORE_LAYER_LEN];
+	uint8_t b[STORE_LAYER_MAX];
 
 	switch ((int)e->db) {
 	case DB_INODES:
@@ -111,8 +111,7 @@ static int encode_value(const struct store_entry *e, struct buf *v)
 	case DB_LINKS:
 		return put_there(v, e->linked, NULL, 0);
 	case DB_LAYERS:
-		store_layer_encode(&e->layer, b);
-		return buf_put(v, b, sizeof(b));
+		return buf_put(v, b, store_layer_encode(&e->layer, b));
 	case DB_JOURNAL:
 		return buf_put(v, e->journal.mv_data, e->journal.mv_size);
 	case DB_COMMITS:

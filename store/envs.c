@@ -339,6 +339,8 @@ int store_env_fork(struct store *s, const char *from, const char *name, store_la
 	(void)snprintf(e.name, sizeof(e.name), "%s", name);
 	e.head = at;
 	r = env_add(s, t, &e);
+	if (r == 0 && at)
+		r = store_tags_copy(s, t, from, name, at);
 	if (r == 0)
 		r = store_tx_commit(s, &t);
 	if (r == 0)
@@ -428,7 +430,11 @@ int store_env_remove(struct store *s, const char *name)
 		r = moves_drop(s, t, name);
 	if (r == 0)
 		r = store_env_refs_drop(s, t, name);
-	return r < 0 ? r : store_tx_commit(s, &t);
+	if (r == 0)
+		r = store_tx_commit(s, &t);
+	if (r == 0)
+		store_log_forget(s, name);
+	return r;
 }
 
 /* The stored state, which must be what the caller believes it to be. */
@@ -482,17 +488,21 @@ static int seal_tx(struct store *s, MDB_txn *t, struct store_env *e, struct stor
 	return r < 0 ? r : env_write(s, t, e, 0);
 }
 
-int store_env_seal(struct store *s, struct store_env *env, struct store_commit *c)
+int store_env_seal_tagged(struct store *s, struct store_env *env, struct store_commit *c,
+			  const char *tag)
 {
 	cleanup_tx MDB_txn *t = NULL;
 	struct store_commit made = *c;
 	struct store_env e;
-	int r = store_tx_begin(s, &t);
+	store_layer was;
+	int r = !tag || store_tag_valid(tag) ? store_tx_begin(s, &t) : -EINVAL;
 
 	if (r == 0)
 		r = same_env(s, t, env, &e);
 	if (r == 0)
 		r = seal_tx(s, t, &e, &made);
+	if (r == 0 && tag)
+		r = store_tag_put(s, t, e.name, tag, made.layer, false, &was);
 	if (r == 0)
 		r = store_tx_commit(s, &t);
 	if (r < 0)
@@ -500,6 +510,11 @@ int store_env_seal(struct store *s, struct store_env *env, struct store_commit *
 	*c = made;
 	*env = e;
 	return 0;
+}
+
+int store_env_seal(struct store *s, struct store_env *env, struct store_commit *c)
+{
+	return store_env_seal_tagged(s, env, c, NULL);
 }
 
 /* Only what is sealed may be left behind: -EBUSY when the open layer holds anything. */

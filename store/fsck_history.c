@@ -376,7 +376,8 @@ static const char *const counter_names[FSCK_COUNTERS] = {
 static int on_meta(struct fsck *f, const struct store_entry *e)
 {
 	if (store_entry_is_super(e)) {
-		f->have_super = e->super.format == STORE_FORMAT && e->super.block == STORE_BLOCK &&
+		f->have_super = e->super.format >= STORE_FORMAT_READ &&
+				e->super.format <= STORE_FORMAT && e->super.block == STORE_BLOCK &&
 				!strcmp(e->super.digest, "sha256");
 		return 0;
 	}

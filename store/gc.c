@@ -203,6 +203,8 @@ static int round_of(struct gc *g)
 		r = gc_layers_find(g);
 	if (r == 0)
 		r = g->o->dry_run ? count_dead(g) : gc_layers_erase(g);
+	if (r == 0)
+		r = gc_merge(g);
 	/* Chunks have files of their own: there may be room there. */
 	if (err_no_room(r) && g->diag)
 		g->diag->text[0] = 0;
@@ -262,6 +264,8 @@ static int run(struct gc *g)
 		g->diag->text[0] = 0;
 	if (again && (r = gc_shrink(g)) == 0)
 		r = round_of(g);
+	if (r == 0 && g->o->pack && !g->o->dry_run && !tight && !again)
+		r = gc_pack(g);
 	if (r == 0 && !g->o->dry_run && (g->o->shrink || tight || again))
 		r = gc_shrink(g);
 	if (r == 0)

@@ -13,7 +13,6 @@
 #define SWEEP_N  128  /* chunks in one write transaction */
 #define SWEEP_US 4000 /* of work in one */
 
-#define PAGE_HEAD  16   /* LMDB's, before the bytes of a value of its own pages */
 #define PAGE_LARGE 0x04 /* its flag */
 #define PAGE_PROOF 64
 
@@ -173,17 +172,62 @@ static int mark_all(struct gc *g, struct marks *m, uint64_t total)
 	return 0;
 }
 
+/* ---- chunks, one after the other ---- */
+
+static int walk_some(struct gc_walk *w, MDB_cursor *c,
+		     enum gc_walk_say (*see)(void *arg, const uint8_t *digest, const MDB_val *v),
+		     void *arg)
+{
+	MDB_val k = {DIGEST_LEN, w->next.b}, v;
+	int r = store_cur_raw(c, &k, &v, MDB_SET_RANGE), n = 0;
+
+	if (r == 0 && w->any && k.mv_size == DIGEST_LEN &&
+	    !memcmp(k.mv_data, w->next.b, DIGEST_LEN))
+		r = store_cur_raw(c, &k, &v, MDB_NEXT);
+	for (; r == 0 && n < SCAN_N; n++, r = store_cur_raw(c, &k, &v, MDB_NEXT)) {
+		enum gc_walk_say say;
+
+		if (k.mv_size != DIGEST_LEN)
+			return -EBADMSG;
+		say = see(arg, k.mv_data, &v);
+		if (say == GC_WALK_END)
+			return 0;
+		memcpy(w->next.b, k.mv_data, DIGEST_LEN);
+		w->any = true;
+		w->done++;
+		if (say == GC_WALK_FULL)
+			return 1;
+	}
+	return r < 0 ? (r == -ENOENT ? 0 : r) : 1;
+}
+
+int gc_walk(struct gc *g, struct gc_walk *w,
+	    enum gc_walk_say (*see)(void *arg, const uint8_t *digest, const MDB_val *v), void *arg)
+{
+	struct store *s = g->s;
+	struct store_pool *p = w->small ? &s->meta : &s->chunks;
+	struct store_reader *rd;
+	MDB_cursor *c;
+	int r = store_reader_get(p, &rd);
+
+	if (r < 0)
+		return r;
+	r = gc_cursor(rd->txn, w->small ? s->db[DB_SMALL] : s->chunk_db, &c);
+	if (r == 0) {
+		r = walk_some(w, c, see, arg);
+		mdb_cursor_close(c);
+	}
+	store_reader_put(p, rd);
+	return r;
+}
+
 /* ---- sweeping ---- */
 
 struct sweep {
 	struct gc *g;
 	struct marks *m;
-	bool small; /* the chunks of one page, in meta */
-	int fd;     /* of the file that they are in, lent */
-	size_t psize;
-	struct digest next;
-	bool any; /* next is set: go on behind it */
-	uint64_t done;
+	struct gc_walk walk;
+	struct gc_file file;
 
 	struct digest dead[SWEEP_N]; /* to be removed, if they still are */
 	uint32_t size[SWEEP_N];
@@ -195,24 +239,25 @@ struct sweep {
  * others: it must be the page that the file has there, and as many as the value takes. This also reads it from the
  * disk before the writer locks are held.
  */
-static bool sound(struct sweep *x, const MDB_val *v)
+bool gc_sound(const struct gc_file *f, const MDB_val *v)
 {
 	struct {
 		uint64_t page;
 		uint16_t pad, flags;
 		uint32_t pages;
 	} head;
-	uint8_t there[PAGE_HEAD + PAGE_PROOF];
-	const uint8_t *page = (const uint8_t *)v->mv_data - PAGE_HEAD;
+	uint8_t there[GC_PAGE_HEAD + PAGE_PROOF];
+	const uint8_t *page = (const uint8_t *)v->mv_data - GC_PAGE_HEAD;
 	int r = 0;
 
-	_Static_assert(sizeof(head) == PAGE_HEAD, "LMDB's page header");
-	if ((uintptr_t)page % x->psize) /* in its leaf */
+	_Static_assert(sizeof(head) == GC_PAGE_HEAD, "LMDB's page header");
+	if ((uintptr_t)page % f->psize) /* in its leaf */
 		return true;
 	GUARD_BEGIN(g)
 	memcpy(&head, page, sizeof(head));
-	if (head.flags != PAGE_LARGE || head.pages != (PAGE_HEAD - 1 + v->mv_size) / x->psize + 1 ||
-	    pread(x->fd, there, sizeof(there), (off_t)(head.page * x->psize)) !=
+	if (head.flags != PAGE_LARGE ||
+	    head.pages != (GC_PAGE_HEAD - 1 + v->mv_size) / f->psize + 1 ||
+	    pread(f->fd, there, sizeof(there), (off_t)(head.page * f->psize)) !=
 		    (ssize_t)sizeof(there) ||
 	    memcmp(there, page, sizeof(there)) != 0)
 		r = -EBADMSG;
@@ -220,62 +265,34 @@ static bool sound(struct sweep *x, const MDB_val *v)
 	return r == 0;
 }
 
-static void sweep_take(struct sweep *x, const MDB_val *k, const MDB_val *v)
+static void sweep_take(struct sweep *x, const uint8_t *digest, const MDB_val *v)
 {
-	if (!sound(x, v)) {
+	if (!gc_sound(&x->file, v)) {
 		x->g->res->damaged++;
 		return;
 	}
-	memcpy(x->dead[x->ndead].b, k->mv_data, DIGEST_LEN);
+	memcpy(x->dead[x->ndead].b, digest, DIGEST_LEN);
 	x->size[x->ndead++] = (uint32_t)v->mv_size;
 }
 
-/* Some chunks; those without a mark go into the list. 1 when there are more. */
-static int sweep_scan(struct sweep *x, MDB_cursor *c)
+/* Those without a mark go into the list. */
+static enum gc_walk_say sweep_see(void *arg, const uint8_t *digest, const MDB_val *v)
 {
-	MDB_val k = {DIGEST_LEN, x->next.b}, v;
-	int r = store_cur_raw(c, &k, &v, MDB_SET_RANGE), n = 0;
+	struct sweep *x = arg;
 
-	if (r == 0 && x->any && k.mv_size == DIGEST_LEN &&
-	    !memcmp(k.mv_data, x->next.b, DIGEST_LEN))
-		r = store_cur_raw(c, &k, &v, MDB_NEXT);
-	for (; r == 0 && n < SCAN_N && x->ndead < SWEEP_N;
-	     n++, r = store_cur_raw(c, &k, &v, MDB_NEXT)) {
-		const uint8_t *d = k.mv_data;
-
-		if (k.mv_size != DIGEST_LEN)
-			return -EBADMSG;
-		if (d[0] >= x->m->hi)
-			return 0;
-		memcpy(x->next.b, d, DIGEST_LEN);
-		x->any = true;
-		x->done++;
-		if (marked(x->m, d))
-			x->g->res->live_chunks++;
-		else
-			sweep_take(x, &k, &v);
-	}
-	return r < 0 ? (r == -ENOENT ? 0 : r) : 1;
+	if (digest[0] >= x->m->hi)
+		return GC_WALK_END;
+	if (marked(x->m, digest))
+		x->g->res->live_chunks++;
+	else
+		sweep_take(x, digest, v);
+	return x->ndead == SWEEP_N ? GC_WALK_FULL : GC_WALK_ON;
 }
 
 static int sweep_look(struct sweep *x)
 {
-	struct store *s = x->g->s;
-	struct store_pool *p = x->small ? &s->meta : &s->chunks;
-	struct store_reader *rd;
-	MDB_cursor *c;
-	int r = store_reader_get(p, &rd);
-
-	if (r < 0)
-		return r;
 	x->ndead = 0;
-	r = gc_cursor(rd->txn, x->small ? s->db[DB_SMALL] : s->chunk_db, &c);
-	if (r == 0) {
-		r = sweep_scan(x, c);
-		mdb_cursor_close(c);
-	}
-	store_reader_put(p, rd);
-	return r;
+	return gc_walk(x->g, &x->walk, sweep_see, x);
 }
 
 /* With both writer locks held: nobody is between looking for a chunk and committing its name. */
@@ -319,15 +336,15 @@ static int sweep_batch(struct sweep *x, size_t *i)
 	size_t n = 0;
 	int r = 0;
 
-	if (!x->small)
+	if (!x->walk.small)
 		r = store_lm_err(mdb_txn_begin(s->chunks.env, NULL, 0, &chunks));
 	if (r == 0)
 		r = store_tx_begin(s, &meta);
 	if (r == 0)
-		r = sweep_delete(x, x->small ? meta : chunks,
-				 x->small ? s->db[DB_SMALL] : s->chunk_db, i, &n, &bytes);
+		r = sweep_delete(x, x->walk.small ? meta : chunks,
+				 x->walk.small ? s->db[DB_SMALL] : s->chunk_db, i, &n, &bytes);
 	if (r == 0 && n)
-		r = store_tx_commit(s, x->small ? &meta : &chunks);
+		r = store_tx_commit(s, x->walk.small ? &meta : &chunks);
 	if (r == 0) {
 		x->g->res->chunks += n;
 		x->g->res->chunk_bytes += bytes;
@@ -352,16 +369,16 @@ static int sweep_dead(struct sweep *x)
 	return r;
 }
 
-static int sweep_file(struct sweep *x)
+int gc_file_of(struct store *s, bool small, struct gc_file *ret)
 {
-	MDB_env *env = x->small ? x->g->s->meta.env : x->g->s->chunks.env;
+	MDB_env *env = small ? s->meta.env : s->chunks.env;
 	MDB_stat st;
-	int r = store_lm_err(mdb_env_get_fd(env, &x->fd));
+	int r = store_lm_err(mdb_env_get_fd(env, &ret->fd));
 
 	if (r == 0)
 		r = store_lm_err(mdb_env_stat(env, &st));
 	if (r == 0)
-		x->psize = st.ms_psize;
+		ret->psize = st.ms_psize;
 	return r;
 }
 
@@ -373,17 +390,17 @@ static int sweep_db(struct gc *g, struct marks *m, bool small, uint64_t before, 
 
 	if (!x)
 		return -ENOMEM;
-	*x = (struct sweep){.g = g, .m = m, .small = small};
-	x->next.b[0] = (uint8_t)m->lo;
-	r = sweep_file(x);
+	*x = (struct sweep){.g = g, .m = m, .walk.small = small};
+	x->walk.next.b[0] = (uint8_t)m->lo;
+	r = gc_file_of(g->s, small, &x->file);
 	while (r == 0) {
-		r = gc_tell(g, STORE_GC_SWEEP, before + x->done, total);
+		r = gc_tell(g, STORE_GC_SWEEP, before + x->walk.done, total);
 		more = r == 0 ? sweep_look(x) : r;
 		r = more < 0 ? more : sweep_dead(x);
 		if (more <= 0)
 			break;
 	}
-	*ret_done = x->done;
+	*ret_done = x->walk.done;
 	free(x);
 	return r;
 }

@@ -13,8 +13,7 @@
 
 /* ---- condemning ---- */
 
-/* Layers that came after we looked, and what they stand on. */
-static int root_new(struct gc *g, MDB_txn *t)
+int gc_root_new(struct gc *g, MDB_txn *t)
 {
 	uint8_t from[8];
 	MDB_cursor *c;
@@ -71,19 +70,18 @@ static int forget_commit(struct gc *g, MDB_txn *t, store_layer layer)
 	return r;
 }
 
-/* From here on no call takes the layer for the parent of another. */
-static int condemn(struct gc *g, MDB_txn *t, const struct gc_layer *l)
+int gc_condemn(struct gc *g, MDB_txn *t, store_layer layer)
 {
 	struct store_layer_rec rec;
-	int r = store_layer_read(g->s, t, l->n, &rec);
+	int r = store_layer_read(g->s, t, layer, &rec);
 
 	if (r == 0)
-		r = forget_commit(g, t, l->n);
+		r = forget_commit(g, t, layer);
 	if (r < 0 || rec.state == STORE_LAYER_DROPPED)
 		return r;
 	rec.state = STORE_LAYER_DROPPED;
 	rec.commit = (struct digest){0};
-	return store_layer_write(g->s, t, l->n, &rec);
+	return store_layer_write(g->s, t, layer, &rec);
 }
 
 /* Children before parents: what stands on a condemned layer is condemned, at every moment. *@i is one above
@@ -97,13 +95,13 @@ static int condemn_some(struct gc *g, size_t *i)
 	if (r == 0)
 		r = gc_reach_moving(g, t);
 	if (r == 0)
-		r = root_new(g, t);
+		r = gc_root_new(g, t);
 	for (; r == 0 && *i && n < CONDEMN_N; --*i) {
 		const struct gc_layer *l = &g->layers[*i - 1];
 
 		if (l->live)
 			continue;
-		r = condemn(g, t, l);
+		r = gc_condemn(g, t, l->n);
 		n++;
 	}
 	return r < 0 || n == 0 ? r : store_tx_commit(g->s, &t);
@@ -214,8 +212,9 @@ static int erase_some(struct gc *g, store_layer layer)
 	return r < 0 ? r : more == 0;
 }
 
-static int erase_layer(struct gc *g, store_layer layer)
+static int erase_layer(struct gc *g, struct gc_layer *l)
 {
+	store_layer layer = l->n;
 	int r;
 
 	do {
@@ -226,6 +225,7 @@ static int erase_layer(struct gc *g, store_layer layer)
 	} while (r > 0);
 	if (r == -EBADMSG) { /* it stays, and what it names stays with it */
 		g->res->damaged++;
+		l->stays = true;
 		return 0;
 	}
 	if (r == 0)
@@ -244,7 +244,7 @@ int gc_layers_erase(struct gc *g)
 	}
 	for (i = g->nlayers; r == 0 && i; i--)
 		if (!g->layers[i - 1].live)
-			r = erase_layer(g, g->layers[i - 1].n);
+			r = erase_layer(g, &g->layers[i - 1]);
 	if (r < 0)
 		return diag_set(g->diag, r, "cannot remove records: %s", err_text(r));
 	return 0;

@@ -12,7 +12,7 @@
 
 /* ---- the set of layers ---- */
 
-static struct gc_layer *find(const struct gc *g, store_layer n)
+struct gc_layer *gc_layer_find(const struct gc *g, store_layer n)
 {
 	size_t lo = 0, hi = g->nlayers;
 
@@ -31,7 +31,7 @@ static struct gc_layer *find(const struct gc *g, store_layer n)
 
 bool gc_layer_dead(const struct gc *g, store_layer layer)
 {
-	const struct gc_layer *l = find(g, layer);
+	const struct gc_layer *l = gc_layer_find(g, layer);
 
 	return l && !l->live;
 }
@@ -39,8 +39,12 @@ bool gc_layer_dead(const struct gc *g, store_layer layer)
 /* It and all that it sees. Parents have smaller numbers, so this ends. */
 int gc_reach(struct gc *g, store_layer n)
 {
+	struct gc_layer *first = n ? gc_layer_find(g, n) : NULL;
+
+	if (first)
+		first->named = true;
 	while (n && n < g->next_layer) {
-		struct gc_layer *l = find(g, n);
+		struct gc_layer *l = gc_layer_find(g, n);
 
 		if (!l)
 			return diag_set(g->diag, -EBADMSG,
@@ -55,6 +59,13 @@ int gc_reach(struct gc *g, store_layer n)
 		n = l->parent;
 	}
 	return 0;
+}
+
+static int reach_as(struct gc *g, enum gc_root why, const char *name, store_layer n)
+{
+	int r = gc_reach(g, n);
+
+	return r == 0 && g->root ? g->root(g, why, name, n) : r;
 }
 
 static int load_layers(struct gc *g, MDB_txn *t)
@@ -102,11 +113,11 @@ static int load_layers(struct gc *g, MDB_txn *t)
 static int root_env(void *arg, const struct store_env *e)
 {
 	struct gc *g = arg;
-	int r = gc_reach(g, e->base);
+	int r = reach_as(g, GC_ROOT_ENV, e->name, e->base);
 
 	if (r == 0)
-		r = gc_reach(g, e->head);
-	return r < 0 ? r : gc_reach(g, e->open);
+		r = reach_as(g, GC_ROOT_ENV, e->name, e->head);
+	return r < 0 ? r : reach_as(g, GC_ROOT_ENV, e->name, e->open);
 }
 
 static int list_env(void *arg, const struct store_env *e)
@@ -118,8 +129,7 @@ static int list_env(void *arg, const struct store_env *e)
 
 static int root_ref(void *arg, const char *name, store_layer layer)
 {
-	(void)name;
-	return gc_reach(arg, layer);
+	return reach_as(arg, GC_ROOT_REF, name, layer);
 }
 
 static int root_pin(void *arg, store_layer layer)
@@ -127,7 +137,7 @@ static int root_pin(void *arg, store_layer layer)
 	struct gc *g = arg;
 
 	/* somebody's file name is no proof that there is such a layer */
-	return find(g, layer) ? gc_reach(g, layer) : 0;
+	return gc_layer_find(g, layer) ? reach_as(g, GC_ROOT_PIN, "", layer) : 0;
 }
 
 /* What may begin to name a layer at any time; everything else that names one adds a layer. */
@@ -220,9 +230,9 @@ static int see_move(struct gc *g, MDB_txn *t, const char *env, uint64_t seq, uns
 	if (r < 0)
 		return r;
 	if (env_exists(g, env) && kept(g, rank, m.time.tv_sec)) {
-		r = find(g, m.from) ? gc_reach(g, m.from) : 0;
-		if (r == 0 && find(g, m.to))
-			r = gc_reach(g, m.to);
+		r = gc_layer_find(g, m.from) ? reach_as(g, GC_ROOT_UNDO, env, m.from) : 0;
+		if (r == 0 && gc_layer_find(g, m.to))
+			r = reach_as(g, GC_ROOT_UNDO, env, m.to);
 		return r < 0 ? r : 1;
 	}
 	r = buf_put(&g->moves, &n, 1);
@@ -252,11 +262,15 @@ static int see_commit(struct gc *g, MDB_txn *t, const char *env, uint64_t seq, u
 		return r == -ENOENT ? -EBADMSG : r;
 	automatic = c.kind == STORE_AUTO;
 	cand.layer = c.layer;
+	cand.automatic = automatic;
 	(void)memcpy(cand.env, env, sizeof(cand.env));
 	keep = automatic ? env_exists(g, env) && kept(g, rank, c.time.tv_sec)
-			 : !g->o->removed || env_exists(g, env);
+	       : c.kind == STORE_COMMIT
+		       ? !g->o->removed || env_exists(g, env)
+		       : false; /* a base is its name's, or that of what stands on it */
 	store_commit_release(&c);
-	r = keep ? gc_reach(g, cand.layer) : buf_put(&g->commits, &cand, sizeof(cand));
+	r = keep ? reach_as(g, automatic ? GC_ROOT_UNDO : GC_ROOT_COMMIT, env, cand.layer)
+		 : buf_put(&g->commits, &cand, sizeof(cand));
 	return r < 0 ? r : automatic;
 }
 
@@ -293,7 +307,8 @@ int gc_layers_find(struct gc *g)
 		r = each_newest(g, rd.r->txn, DB_COMMIT_INDEX, see_commit);
 	for (size_t i = 0; r == 0 && i < g->nlayers; i++)
 		if (young(g, &g->layers[i]))
-			r = gc_reach(g, g->layers[i].n);
+			r = g->layers[i].live ? gc_reach(g, g->layers[i].n)
+					      : reach_as(g, GC_ROOT_YOUNG, "", g->layers[i].n);
 	if (r == -EBADMSG)
 		return diag_set(
 			g->diag, r,

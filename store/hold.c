@@ -118,7 +118,7 @@ void store_holds_close(struct store *s)
 
 /* ---- pinning layers ---- */
 
-int store_layer_pin(struct store *s, store_layer layer, int *ret_fd)
+static int pin(struct store *s, store_layer layer, uint32_t state, int *ret_fd)
 {
 	cleanup_tx MDB_txn *t = NULL;
 	struct store_layer_rec rec;
@@ -128,12 +128,22 @@ int store_layer_pin(struct store *s, store_layer layer, int *ret_fd)
 
 	if (r == 0)
 		r = store_layer_read(s, t, layer, &rec);
-	if (r == 0 && rec.state != STORE_LAYER_SEALED)
+	if (r == 0 && rec.state != state)
 		r = -EINVAL;
 	if (r < 0)
 		return r;
 	(void)snprintf(prefix, sizeof(prefix), PIN_PREFIX "%llu-", (unsigned long long)layer);
 	return own_file(s, name, sizeof(name), prefix, ret_fd);
+}
+
+int store_layer_pin(struct store *s, store_layer layer, int *ret_fd)
+{
+	return pin(s, layer, STORE_LAYER_SEALED, ret_fd);
+}
+
+int store_layer_pin_open(struct store *s, store_layer layer, int *ret_fd)
+{
+	return pin(s, layer, STORE_LAYER_OPEN, ret_fd);
 }
 
 /* ---- for the collector ---- */

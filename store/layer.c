@@ -17,12 +17,42 @@ int store_layer_read(struct store *s, MDB_txn *txn, store_layer layer, struct st
 int store_layer_write(struct store *s, MDB_txn *txn, store_layer layer,
 		      const struct store_layer_rec *rec)
 {
-	uint8_t kb[8], p[STORE_LAYER_LEN];
-	MDB_val k = {8, kb}, v = {sizeof(p), p};
+	uint8_t kb[8], p[STORE_LAYER_MAX];
+	MDB_val k = {8, kb}, v = {store_layer_encode(rec, p), p};
 
 	key_be64(kb, layer);
-	store_layer_encode(rec, p);
 	return store_tx_put(s, txn, DB_LAYERS, &k, &v, 0);
+}
+
+int store_pen_flush(struct store_pen *p)
+{
+	uint8_t kb[16];
+	MDB_val k = {sizeof(kb), kb}, v = {p->entries.len, p->entries.data};
+	int r;
+
+	if (p->entries.len == 0)
+		return 0;
+	key_be64(kb, p->layer);
+	key_be64(kb + 8, p->rec->journal++);
+	r = store_tx_put(p->s, p->txn, DB_JOURNAL, &k, &v, 0);
+	buf_clear(&p->entries);
+	return r;
+}
+
+int store_pen_add(struct store_pen *p, enum store_db db, const uint8_t *k, size_t n)
+{
+	uint8_t head[3];
+	int r = 0;
+
+	store_journal_head(db, n, head);
+	if (p->entries.len + sizeof(head) + n > STORE_JOURNAL_MAX)
+		r = store_pen_flush(p);
+	if (r == 0)
+		r = buf_put(&p->entries, head, sizeof(head));
+	if (r == 0)
+		r = buf_put(&p->entries, k, n);
+	p->rec->records++;
+	return r;
 }
 
 int store_layer_add(struct store *s, MDB_txn *txn, store_layer parent, store_layer *ret)
@@ -72,7 +102,8 @@ int store_layer_get(struct store *s, store_layer layer, struct store_layer_info 
 					 .state = rec.state,
 					 .created = rec.created,
 					 .records = rec.records,
-					 .bytes = rec.bytes};
+					 .bytes = rec.bytes,
+					 .batches = rec.batches};
 	return 0;
 }
 
@@ -116,26 +147,72 @@ int store_layer_seal(struct store *s, store_layer layer)
 	return r < 0 ? r : store_tx_commit(s, &t);
 }
 
-int store_layer_common(struct store *s, store_layer a, store_layer b, store_layer *ret)
+static int discard_one(struct store *s, MDB_txn *t, store_layer layer)
+{
+	struct store_layer_rec rec;
+	int r = store_layer_read(s, t, layer, &rec);
+
+	if (r < 0 || rec.state == STORE_LAYER_OPEN)
+		return r == -ENOENT ? 0 : r < 0 ? r : store_layer_drop(s, t, layer);
+	if (rec.state != STORE_LAYER_SEALED || !store_digest_is_zero(&rec.commit))
+		return 0;
+	rec.state = STORE_LAYER_DROPPED;
+	return store_layer_write(s, t, layer, &rec);
+}
+
+int store_layers_discard(struct store *s, const store_layer *layers, size_t n)
+{
+	cleanup_tx MDB_txn *t = NULL;
+	int r = store_tx_begin(s, &t);
+
+	while (r == 0 && n)
+		r = discard_one(s, t, layers[--n]);
+	return r < 0 ? r : store_tx_commit(s, &t);
+}
+
+/* What both see is a chain, and numbers grow along it: the nearest is the greatest. */
+static store_layer nearest(const struct store_anc *x, const struct store_anc *y)
+{
+	for (size_t w = x->words < y->words ? x->words : y->words; w--;) {
+		uint64_t m = x->bits[w] & y->bits[w];
+
+		if (m)
+			return w * 64 + 63 - (unsigned)__builtin_clzll(m);
+	}
+	return 0;
+}
+
+/* *ret_old: it was merged into the one above it (gc_merge.c) since we last looked at who sees whom. */
+static int common(struct store *s, store_layer a, store_layer b, store_layer *ret, bool *ret_old)
 {
 	cleanup_rd struct store_rd rd = {0};
 	struct store_anc *x = NULL, *y = NULL;
-	store_layer l = 0;
-	int r = store_rd_begin(s, &rd);
+	struct store_layer_rec rec = {.state = STORE_LAYER_SEALED};
+	int r = store_rd_begin(s, &rd), k = 0;
 
 	if (r == 0)
 		r = store_anc_get(s, rd.r->txn, a, &x);
 	if (r == 0)
 		r = store_anc_get(s, rd.r->txn, b, &y);
-	/* What both see is a chain, and numbers grow along it: the nearest is the greatest. */
-	for (size_t w = r == 0 ? (x->words < y->words ? x->words : y->words) : 0; w-- && !l;) {
-		uint64_t m = x->bits[w] & y->bits[w];
-
-		if (m)
-			l = w * 64 + 63 - (unsigned)__builtin_clzll(m);
-	}
+	*ret = r == 0 ? nearest(x, y) : 0;
 	store_anc_unref(x);
 	store_anc_unref(y);
+	if (*ret)
+		k = store_layer_read(s, rd.r->txn, *ret, &rec);
+	*ret_old = k == -ENOENT || rec.state == STORE_LAYER_DROPPED;
+	return r;
+}
+
+int store_layer_common(struct store *s, store_layer a, store_layer b, store_layer *ret)
+{
+	store_layer l;
+	bool old;
+	int r = common(s, a, b, &l, &old);
+
+	if (r == 0 && old) {
+		store_anc_forget(s);
+		r = common(s, a, b, &l, &old);
+	}
 	if (r == 0)
 		*ret = l;
 	return r;

@@ -85,13 +85,13 @@ int store_format_check(int dirfd, const char *dir, struct diag *diag)
 	if (r == 0 && b.len > strlen(STORE_FORMAT_WORDS) &&
 	    !memcmp(b.data, STORE_FORMAT_WORDS, strlen(STORE_FORMAT_WORDS))) {
 		n = strtoul((char *)b.data + strlen(STORE_FORMAT_WORDS), &end, 10);
-		if (n && *end == '\n' && n != STORE_FORMAT)
+		if (n && *end == '\n' && (n < STORE_FORMAT_READ || n > STORE_FORMAT))
 			return diag_set(diag, -EPROTONOSUPPORT,
 					"the store in '%s' has format %lu; this version of rattan "
-					"reads format %d only: use another data directory, or the "
-					"version that made it",
-					dir, n, STORE_FORMAT);
-		if (n == STORE_FORMAT && *end == '\n')
+					"reads formats %d to %d only: use another data directory, "
+					"or the version that made it",
+					dir, n, STORE_FORMAT_READ, STORE_FORMAT);
+		if (n && *end == '\n')
 			return 0;
 	}
 	return diag_set(diag, -EBADMSG, "'%s/format' is damaged: it does not name a store format",
@@ -273,7 +273,7 @@ static int check_superblock(struct store *s, struct diag *diag)
 				s->dir);
 	if (r < 0)
 		return diag_set(diag, r, "cannot read the store in '%s': %s", s->dir, err_text(r));
-	if (sb.format != STORE_FORMAT || sb.block != STORE_BLOCK ||
+	if (sb.format < STORE_FORMAT_READ || sb.format > STORE_FORMAT || sb.block != STORE_BLOCK ||
 	    strcmp(sb.digest, STORE_DIGEST_NAME) != 0)
 		return diag_set(diag, -EPROTONOSUPPORT,
 				"the store in '%s' was made with format %llu, blocks of %llu bytes "
@@ -416,6 +416,8 @@ static int open_envs(struct store *s, const struct store_limits *lim, unsigned f
 		r = check_superblock(s, diag);
 	if (r == 0 && fresh)
 		r = store_create_end(s);
+	else if (r == 0 && !(flags & (STORE_RDONLY | STORE_ALONE)))
+		r = store_format_raise(s->dir_fd);
 	if (r < 0)
 		return diag_set(
 			diag, r,

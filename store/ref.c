@@ -6,7 +6,8 @@
 #include "base/cleanup.h"
 #include "store/codec.h"
 
-#define REF_MAX 255
+#define REF_MAX    255
+#define PREFIX_MIN 4 /* digits of an id that name a commit */
 
 static bool ref_ok(const char *name)
 {
@@ -104,6 +105,132 @@ int store_refs(struct store *s, int (*fn)(void *arg, const char *name, store_lay
 	return r < 0 ? r : store_refs_read(s, rd.r->txn, fn, arg);
 }
 
+/* ---- tags: "env/ENV/tag/NAME" ---- */
+
+bool store_tag_valid(const char *name)
+{
+	size_t n = strlen(name);
+
+	if (n < 1 || n > STORE_TAG_MAX || name[0] == '.' || name[0] == '-')
+		return false;
+	if (strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") != n)
+		return false;
+	if (!strcasecmp(name, "head") || !strcasecmp(name, "base"))
+		return false;
+	/* What may be the beginning of an id means an id. */
+	return n < PREFIX_MIN || strspn(name, "0123456789abcdefABCDEF") != n;
+}
+
+static const char *tag_ref(const char *env, const char *name, char room[static REF_MAX + 1])
+{
+	(void)snprintf(room, REF_MAX + 1, "env/%s/tag/%s", env, name);
+	return room;
+}
+
+/* Only a sealed layer has a name: what is open changes. */
+int store_tag_put(struct store *s, MDB_txn *t, const char *env, const char *name, store_layer layer,
+		  bool move, store_layer *ret_was)
+{
+	char ref[REF_MAX + 1];
+	MDB_val k = ref_key(tag_ref(env, name, ref)), v;
+	struct store_layer_rec rec;
+	uint8_t b[8];
+	int r = ref_read(s, t, ref, ret_was);
+
+	if (r == 0 && *ret_was != layer && !move)
+		return -EEXIST;
+	if (r == -ENOENT)
+		*ret_was = 0;
+	if (r < 0 && r != -ENOENT)
+		return r;
+	r = store_layer_read(s, t, layer, &rec);
+	if (r < 0 || rec.state == STORE_LAYER_DROPPED)
+		return r < 0 ? r : -ENOENT;
+	if (rec.state != STORE_LAYER_SEALED)
+		return -EINVAL;
+	key_be64(b, layer);
+	v = (MDB_val){8, b};
+	return store_tx_put(s, t, DB_REFS, &k, &v, 0);
+}
+
+int store_tag_set(struct store *s, const char *env, const char *name, store_layer layer, bool move,
+		  store_layer *ret_was)
+{
+	cleanup_tx MDB_txn *t = NULL;
+	int r = store_env_name_valid(env) && store_tag_valid(name) ? store_tx_begin(s, &t)
+								   : -EINVAL;
+
+	if (r == 0)
+		r = store_tag_put(s, t, env, name, layer, move, ret_was);
+	return r < 0 ? r : store_tx_commit(s, &t);
+}
+
+int store_tag_get(struct store *s, const char *env, const char *name, store_layer *ret)
+{
+	char ref[REF_MAX + 1];
+
+	if (!store_env_name_valid(env) || !store_tag_valid(name))
+		return -ENOENT;
+	return store_ref_get(s, tag_ref(env, name, ref), ret);
+}
+
+int store_tag_del(struct store *s, const char *env, const char *name)
+{
+	char ref[REF_MAX + 1];
+
+	if (!store_env_name_valid(env) || !store_tag_valid(name))
+		return -ENOENT;
+	return store_ref_del(s, tag_ref(env, name, ref));
+}
+
+struct tags {
+	const char *prefix; /* of their refs */
+	size_t n;
+	struct store_anc *before; /* only of these */
+	struct {
+		char name[STORE_TAG_MAX + 1];
+		store_layer layer;
+	} * v;
+	size_t have, room;
+};
+
+static int tag_collect(void *arg, const char *name, store_layer layer)
+{
+	struct tags *l = arg;
+	void *v;
+
+	if (strncmp(name, l->prefix, l->n) != 0 || strlen(name + l->n) > STORE_TAG_MAX ||
+	    !store_anc_has(l->before, layer))
+		return 0;
+	if (l->have == l->room) {
+		v = reallocarray(l->v, l->room + 16, sizeof(*l->v));
+		if (!v)
+			return -ENOMEM;
+		l->v = v;
+		l->room += 16;
+	}
+	(void)snprintf(l->v[l->have].name, sizeof(l->v->name), "%s", name + l->n);
+	l->v[l->have++].layer = layer;
+	return 0;
+}
+
+/* Collected first: the scan lends what a write may move. */
+int store_tags_copy(struct store *s, MDB_txn *t, const char *from, const char *to, store_layer at)
+{
+	char prefix[REF_MAX + 1];
+	struct tags l = {.prefix = tag_ref(from, "", prefix), .n = strlen(prefix)};
+	store_layer was;
+	int r = store_anc_get(s, t, at, &l.before);
+
+	if (r == 0)
+		r = store_refs_read(s, t, tag_collect, &l);
+	for (size_t i = 0; r == 0 && i < l.have; i++)
+		r = store_tag_put(s, t, to, l.v[i].name, l.v[i].layer, true, &was);
+	store_anc_unref(l.before);
+	free(l.v);
+	return r;
+}
+
 int store_env_refs_drop(struct store *s, MDB_txn *t, const char *env)
 {
 	char prefix[80];
@@ -130,8 +257,6 @@ int store_env_refs_drop(struct store *s, MDB_txn *t, const char *env)
 }
 
 /* ---- revisions ---- */
-
-#define PREFIX_MIN 4
 
 /* Is the id at @k one that begins with the @n hex digits of @hex? */
 static bool has_prefix(const MDB_val *k, const char *hex, size_t n)
@@ -207,7 +332,9 @@ static int by_name(struct store_rd *rd, const char *env, const char *name, struc
 		return 0;
 	}
 	r = -ENOENT;
-	if (n + 4 < sizeof(tag)) {
+	if (env && store_env_name_valid(env) && store_tag_valid(name))
+		r = ref_read(rd->s, rd->r->txn, tag_ref(env, name, tag), ret);
+	if (r == -ENOENT && n + 4 < sizeof(tag)) {
 		(void)snprintf(tag, sizeof(tag), "tag/%s", name);
 		r = ref_read(rd->s, rd->r->txn, tag, ret);
 		if (r == -ENOENT && strchr(name, '/'))

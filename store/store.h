@@ -124,6 +124,11 @@ ssize_t store_chunk_get(struct store *s, const struct digest *d, void *buf, size
 int store_batch_begin(struct store *s, store_layer layer, struct store_batch **ret) MUST_USE;
 /* The puts copy what they are given. -ENOMEM aborts nothing; the caller frees the batch. */
 int store_batch_inode(struct store_batch *b, store_ino ino, const struct rec_inode *r) MUST_USE;
+/* A chunk that records of this batch name: hashed now, and kept by its commit unless it is there. What is small lies where
+ * the records do, so that one transaction does for both. @data (1..STORE_SMALL bytes) is lent until the commit. */
+#define STORE_SMALL 4076
+int store_batch_chunk(struct store_batch *b, const void *data, size_t len,
+		      struct digest *ret) MUST_USE;
 /* @n->ino 0 writes a tombstone. */
 int store_batch_name(struct store_batch *b, store_ino parent, const char *name, size_t len,
 		     const struct rec_name *n) MUST_USE;
@@ -139,6 +144,8 @@ int store_batch_link(struct store_batch *b, store_ino ino, store_ino parent, con
 /* An inode of this layer that lost its last link before it was ever sealed: its records in this
  * layer are dropped (older layers' versions stay for their readers). */
 int store_batch_inode_gone(struct store_batch *b, store_ino ino) MUST_USE;
+/* The batch counts (store_layer_info.batches) even if it is empty; without this an empty one does nothing. */
+void store_batch_count(struct store_batch *b);
 /* Everything or nothing, durable, with the journal of what the layer wrote. -ESTALE: the layer is
  * sealed (S1). -EAGAIN: a chunk that a record names is not there (collected meanwhile): put the
  * chunks again and retry with a new batch. The batch is consumed in every case. */
@@ -159,11 +166,16 @@ struct store_layer_info {
 	struct timespec created;
 	uint64_t records; /* records written by this layer; 0: nothing changed in it */
 	uint64_t bytes;   /* chunk bytes that were new to the store with it */
+	uint64_t
+		batches; /* committed to it while it is open: what a log stands on (store/synclog.h) */
 };
 int store_layer_get(struct store *s, store_layer layer, struct store_layer_info *ret) MUST_USE;
 /* A fresh open layer that belongs to no environment (import, bases); @parent 0: an empty tree. */
 int store_layer_new(struct store *s, store_layer parent, store_layer *ret) MUST_USE;
 int store_layer_seal(struct store *s, store_layer layer) MUST_USE;
+/* Layers that only the caller knows of, children after their parents: garbage from now on. One that a commit sealed
+ * meanwhile stays. */
+int store_layers_discard(struct store *s, const store_layer *layers, size_t n) MUST_USE;
 /* The nearest common ancestor; 0 when there is none. */
 int store_layer_common(struct store *s, store_layer a, store_layer b, store_layer *ret) MUST_USE;
 
@@ -186,6 +198,8 @@ int store_layer_journal(struct store *s, store_layer layer,
 enum store_commit_kind {
 	STORE_COMMIT = 1, /* asked for by somebody */
 	STORE_AUTO = 2,   /* taken by itself: a checkpoint, or what a rollback left behind (M4) */
+	STORE_BASE =
+		3, /* an imported tree: kept as long as a name or a tree over it needs its layer */
 };
 
 struct store_commit {
@@ -225,7 +239,7 @@ struct store_env {
 bool store_env_name_valid(const char *name);
 int store_env_create(struct store *s, const char *name, store_layer base, const char *base_name,
 		     struct store_env *ret) MUST_USE;
-/* An environment @name at the sealed layer @at, with the base of @from: one transaction, constant time. -ENOENT no
+/* An environment @name at the sealed layer @at, with the base of @from and its tags up to there: one transaction, constant time. -ENOENT no
  * @from, or no such layer; -EEXIST there is one of that name. */
 int store_env_fork(struct store *s, const char *from, const char *name, store_layer at,
 		   struct store_env *ret) MUST_USE;
@@ -239,6 +253,9 @@ int store_env_remove(struct store *s, const char *name) MUST_USE;
  * and env are filled in) and open a child of it: one transaction, constant time. -ESTALE: @env is
  * not what is stored. On success @env is the new state. */
 int store_env_seal(struct store *s, struct store_env *env, struct store_commit *c) MUST_USE;
+/* The same, and the sealed state is tagged @tag: both or nothing. -EEXIST: another state has that name. NULL: no tag. */
+int store_env_seal_tagged(struct store *s, struct store_env *env, struct store_commit *c,
+			  const char *tag) MUST_USE;
 /* Point the environment at the sealed layer @target and open a child of it. The old open layer must
  * have been sealed by the caller if it holds anything; empty, it is dropped. @op ("rollback",
  * "reset", "undo") is logged with where it came from, for store_env_last_move(). */
@@ -257,8 +274,43 @@ int store_ref_del(struct store *s, const char *name) MUST_USE;
 int store_refs(struct store *s, int (*fn)(void *arg, const char *name, store_layer layer),
 	       void *arg) MUST_USE;
 
-/* A revision as a person writes it: "head", "base", a commit id or a prefix of it (>= 4 digits), a
- * tag, each with "~N" for the N-th commit before it. "head" passes over automatic states. @env may be NULL (then head and base are -EINVAL).
+/* A tag is an environment's own name for a sealed state, the ref "env/ENV/tag/NAME": gone with the environment, and a fork
+ * begins with those that name a state of its history. 1 to 64 of A-Z a-z 0-9 . _ -, the first no dot or dash; not "head" or "base",
+ * nor four hex digits and more, which are the beginning of an id. */
+#define STORE_TAG_MAX 64
+bool store_tag_valid(const char *name);
+/* *ret_was: what it named before; 0: nothing. -EEXIST it names another state, and @move is not given; -ENOENT no such layer;
+ * -EINVAL not sealed, or no name. */
+int store_tag_set(struct store *s, const char *env, const char *name, store_layer layer, bool move,
+		  store_layer *ret_was) MUST_USE;
+int store_tag_get(struct store *s, const char *env, const char *name, store_layer *ret) MUST_USE;
+int store_tag_del(struct store *s, const char *env, const char *name) MUST_USE;
+
+/* ---- bases: imported trees, "base/NAME" among the refs ---- */
+
+struct store_ref {
+	const char *name;
+	store_layer layer;
+};
+struct store_base {
+	const char *name;  /* as store_env_name_valid() has it */
+	store_layer layer; /* sealed */
+	/* Of sealed layers that had none, parents first: kind STORE_BASE; the caller fills in id, parent, layer and counts. */
+	const struct store_commit *commits;
+	size_t ncommits;
+	const struct store_ref *refs; /* that are set with it */
+	size_t nrefs;
+	bool replace; /* one of that name is given up, and each ref "oci/..." whose layer no base stands on then */
+};
+/* All of it or nothing, in one transaction. -EEXIST: there is a base of that name; -EAGAIN: a layer was collected, or
+ * such a commit came to be, meanwhile: look again. */
+int store_base_set(struct store *s, const struct store_base *b) MUST_USE;
+/* The name, "image/NAME", and each ref "oci/..." whose layer no other base stands on. What environments began on stays.
+ * -ENOENT. */
+int store_base_remove(struct store *s, const char *name) MUST_USE;
+
+/* A revision as a person writes it: "head", "base", a tag of @env, another ref (of "tag/NAME" also NAME), a commit id or a
+ * prefix of it (>= 4 digits), each with "~N" for the N-th commit before it. "head" passes over automatic states. @env may be NULL (then head and base are -EINVAL).
  * -ENOENT unknown; -EEXIST ambiguous prefix; a sentence in @diag either way. */
 int store_resolve(struct store *s, const char *env, const char *rev, struct diag *diag,
 		  store_layer *ret) MUST_USE;
@@ -283,6 +335,8 @@ void store_written_share(struct store *s, uint64_t *at);
 /* A sealed layer that this process shows: never collected while *ret_fd is open (S5). -ENOENT and -EINVAL:
  * no such layer, or one that is not sealed. */
 int store_layer_pin(struct store *s, store_layer layer, int *ret_fd) MUST_USE;
+/* The same of an open layer that is the caller's own (store_layer_new) and stays nameless. When he dies it is garbage, a day after it was made. */
+int store_layer_pin_open(struct store *s, store_layer layer, int *ret_fd) MUST_USE;
 
 /* A chunk that only this process's memory names, until store_chunk_unhold; counted. Of itself it keeps
  * a chunk that some record names now. Without room for the table: -ENOSPC, and nothing is held. */
@@ -296,6 +350,7 @@ enum store_gc_phase {
 	STORE_GC_ERASE,    /* records of layers */
 	STORE_GC_MARK,     /* which chunks are named */
 	STORE_GC_SWEEP,    /* chunks */
+	STORE_GC_PACK,     /* chunks looked at for what can be compressed */
 	STORE_GC_SHRINK,   /* pages given back to the disk */
 };
 
@@ -305,6 +360,7 @@ enum store_gc_phase {
 struct store_gc_opts {
 	bool dry_run; /* say what would go; no write */
 	bool shrink;  /* give free pages back to the disk */
+	bool pack;    /* compress what stays, where that saves an eighth */
 	bool removed; /* also the commits of environments that were removed */
 	/* What undo can reach: the newest of an environment's moves and automatic states. 0: the defaults. */
 	unsigned keep_moves, keep_days;
@@ -315,10 +371,14 @@ struct store_gc_opts {
 };
 struct store_gc_result {
 	uint64_t layers, records; /* removed, or to be removed */
-	uint64_t states, moves;   /* automatic states (and commits with .removed), log entries */
+	uint64_t
+		merged; /* of the states: others stood on them; their trees go with the next collection */
+	uint64_t states, moves; /* automatic states (and commits with .removed), log entries */
 	uint64_t chunks, chunk_bytes; /* as stored */
 	uint64_t live_chunks;
-	uint64_t damaged; /* layers and chunks that stay because they are */
+	uint64_t packed, packed_from,
+		packed_to; /* chunks compressed, their bytes before and after */
+	uint64_t damaged;  /* layers and chunks that stay because they are */
 	uint64_t
 		free_bytes; /* in the files, for what comes; after shrinking little of it is on the disk */
 	uint64_t given_back; /* to the disk */

@@ -18,7 +18,8 @@
 #include "base/err.h"
 #include "store/store.h"
 
-#define STORE_FORMAT       2
+#define STORE_FORMAT       4
+#define STORE_FORMAT_READ  2 /* and everything since */
 #define STORE_FORMAT_WORDS "rattan store, format "
 #define STORE_DIGEST_NAME  "sha256"
 #define STORE_MAP_SIZE     ((size_t)1 << 40)
@@ -136,8 +137,13 @@ void store_written_add(struct store *s, int64_t n);
 
 /* -EBUSY, with a sentence. */
 int store_in_use(const char *dir, struct diag *diag) MUST_USE;
-/* What the format file says: -EPROTONOSUPPORT another format, -EBADMSG none. */
+/* What the format file says: -EPROTONOSUPPORT a format that we do not read, -EBADMSG none. */
 int store_format_check(int dirfd, const char *dir, struct diag *diag) MUST_USE;
+/* Of a store that is to be written to, with the directory locked: no older rattan opens it from now on. */
+int store_format_raise(int dirfd) MUST_USE;
+
+/* The environment is gone, and what its log says with it (synclog.h). */
+void store_log_forget(struct store *s, const char *env);
 
 struct store_limits {
 	size_t meta_map, chunk_map;
@@ -211,6 +217,8 @@ int store_anc_get(struct store *s, MDB_txn *txn, store_layer layer,
 		  struct store_anc **ret) MUST_USE;
 void store_anc_unref(struct store_anc *a);
 void store_anc_flush(struct store *s);
+/* The same, while others look. */
+void store_anc_forget(struct store *s);
 static inline bool store_anc_has(const struct store_anc *a, store_layer l)
 {
 	return l / 64 < a->words && (a->bits[l / 64] >> (l % 64) & 1);
@@ -242,11 +250,24 @@ struct store_layer_rec {
 	uint64_t records, bytes;
 	uint64_t journal;     /* the next sequence number */
 	struct digest commit; /* that sealed it; all zero: none */
+	uint64_t batches;     /* that were committed; kept while it is open */
 };
 int store_layer_read(struct store *s, MDB_txn *txn, store_layer layer,
 		     struct store_layer_rec *ret) MUST_USE;
 int store_layer_write(struct store *s, MDB_txn *txn, store_layer layer,
 		      const struct store_layer_rec *r) MUST_USE;
+/* What is written down of the keys that a layer gets: entries are put together into records of its journal. @rec is the
+ * layer's, lent; the caller writes it after the flush. */
+struct store_pen {
+	struct store *s;
+	MDB_txn *txn;
+	store_layer layer;
+	struct store_layer_rec *rec;
+	struct buf entries; /* not yet in a record */
+};
+/* @k is the key without its layer. */
+int store_pen_add(struct store_pen *p, enum store_db db, const uint8_t *k, size_t n) MUST_USE;
+int store_pen_flush(struct store_pen *p) MUST_USE;
 /* A new open layer. */
 int store_layer_add(struct store *s, MDB_txn *txn, store_layer parent, store_layer *ret) MUST_USE;
 int store_layer_drop(struct store *s, MDB_txn *txn, store_layer layer) MUST_USE;
@@ -256,12 +277,22 @@ int store_layer_drop(struct store *s, MDB_txn *txn, store_layer layer) MUST_USE;
 #define STORE_CHUNK_HEAD 4
 /* The length that the head of a stored chunk gives. */
 size_t store_chunk_raw(const void *stored);
+/* Is it stored as it is, by its header of STORE_CHUNK_HEAD bytes? */
+bool store_chunk_is_raw(const void *stored);
+/* What would be stored of it compressed, owned by the caller; NULL where that does not save an eighth. */
+int store_chunk_pack(const void *raw, size_t len, uint8_t **ret, size_t *ret_len) MUST_USE;
 /* -EBADMSG: the stored bytes, head included, are not those of @d. *@dctx is kept between calls. */
 int store_chunk_check(const struct digest *d, const void *stored, size_t n, void **dctx) MUST_USE;
 void store_chunk_check_end(void *dctx);
 
 /* 0 or -ENOENT; to be asked with the meta writer lock held, so that no collector is at work. */
 int store_chunk_has(struct store *s, MDB_txn *meta, const struct digest *d, uint32_t len) MUST_USE;
+
+/* Keep one that fits one page, as it is, in @meta: 1 when it was not there. For who holds the meta writer lock. */
+int store_chunk_put_small(struct store *s, MDB_txn *meta, const struct digest *d, const void *data,
+			  size_t len) MUST_USE;
+/* What a chunk of @len stored bytes takes, for store_written_add. */
+int64_t store_chunk_room(size_t len);
 
 /* Which chunks this process brought in and no layer was charged for yet. */
 void store_fresh_add(struct store *s, const struct digest *d, uint32_t len);
@@ -341,5 +372,11 @@ int store_super_decode(const MDB_val *v, struct store_super *ret) MUST_USE;
 int store_refs_read(struct store *s, MDB_txn *t,
 		    int (*fn)(void *arg, const char *name, store_layer layer), void *arg) MUST_USE;
 
+/* store_tag_set within a transaction; both names are valid. */
+int store_tag_put(struct store *s, MDB_txn *t, const char *env, const char *name, store_layer layer,
+		  bool move, store_layer *ret_was) MUST_USE;
+/* The tags of @from that name @at or what is below it, for @to, which has none. */
+int store_tags_copy(struct store *s, MDB_txn *t, const char *from, const char *to,
+		    store_layer at) MUST_USE;
 /* Refs below "env/NAME/". */
 int store_env_refs_drop(struct store *s, MDB_txn *t, const char *env) MUST_USE;

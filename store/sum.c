@@ -47,6 +47,18 @@ int store_sum_strip(enum store_db db, const MDB_val *k, MDB_val *v)
 	return r;
 }
 
+/* The length of the key is what is damaged: in a page its value follows it. */
+static bool other_length(enum store_db db, const MDB_val *k, const MDB_val *v, const void *prefix,
+			 size_t plen)
+{
+	MDB_val wk = {plen + 8, k->mv_data};
+	MDB_val bare = {v->mv_size, (uint8_t *)k->mv_data + plen + 8};
+	size_t at = (uintptr_t)k->mv_data % 4096;
+
+	return at + plen + 8 + v->mv_size <= 4096 && !memcmp(k->mv_data, prefix, plen) &&
+	       store_sum_strip(db, &wk, &bare) == 0;
+}
+
 bool store_sum_was(enum store_db db, const MDB_val *k, const MDB_val *v, const void *prefix,
 		   size_t plen)
 {
@@ -54,7 +66,7 @@ bool store_sum_was(enum store_db db, const MDB_val *k, const MDB_val *v, const v
 	MDB_val wk = key_val(&was), bare = *v;
 
 	if (k->mv_size != plen + 8)
-		return false;
+		return other_length(db, k, v, prefix, plen);
 	memcpy(was.b, prefix, plen);
 	memcpy(was.b + plen, (const uint8_t *)k->mv_data + plen, 8);
 	/* The same prefix: it is the layer, or the value, that is damaged. */

@@ -4,6 +4,7 @@ no mutable globals, no banned calls, no path in the docs that does not exist. Pr
 
     tests/lint.py SOURCE_DIR [BUILD_DIR]
 """
+import os
 import pathlib
 import re
 import subprocess
@@ -20,7 +21,8 @@ LAYERS = {
     "net/": ["base/", "net/"],
     "fs/core/": ["base/", "store/", "policy/", "fs/core/"],
     "fs/through/": ["base/", "policy/", "fs/core/ovl.h", "fs/core/table.h", "fs/fuse/tree.h", "fs/through/"],
-    "fs/fuse/": ["base/", "store/record.h", "store/store.h", "fs/core/ovl.h", "fs/fuse/"],
+    "fs/fuse/": ["stage3/root_abi.h", "base/", "store/record.h", "store/store.h", "fs/core/ovl.h", "fs/fuse/"],
+    "fs/image/": ["base/", "store/", "fs/core/ovl.h", "fs/core/diff.h", "fs/image/"],
     # The client's side: no store, no core, nothing of the server.
     "fs/ctl/ctl_": ["base/", "fs/ctl/ctl_msg.h", "fs/ctl/ctl_client.h", "fs/ctl/ctl_internal.h", "fs/ctl/ctl_place.h",
                     "fs/ctl/ctl_io.h"],
@@ -31,13 +33,14 @@ LAYERS = {
     "runner/": ["base/", "net/rules.h", "net/msg.h", "runner/", "stage3/stage3_abi.h"],
     "profile/": ["base/", "policy/", "net/rules.h", "profile/"],
     "client/": ["base/", "policy/rules.h", "client/", "runner/", "fs/ctl/ctl_client.h"],
+    "apply/": ["base/", "policy/", "apply/"],
     "mcp/": ["base/", "net/rules.h", "client/", "runner/runner.h", "fs/ctl/ctl_client.h", "profile/", "policy/", "mcp/"],
-    "cli/": ["base/", "net/rules.h", "client/", "runner/", "fs/ctl/ctl_client.h", "mcp/serve.h", "policy/", "profile/", "cli/"],
+    "cli/": ["base/", "net/rules.h", "client/", "runner/", "fs/ctl/ctl_client.h", "mcp/serve.h", "policy/", "profile/", "apply/", "cli/"],
 }
 # library headers -> the only folders that may include them
 PINNED = {"lmdb.h": ["store/"], "fuse3/": ["fs/fuse/"], "fuse_lowlevel.h": ["fs/fuse/"], "seccomp.h": ["runner/"],
-          "cjson/": ["mcp/", "cli/", "profile/"], "pcre2.h": ["mcp/"], "zstd.h": ["store/"], "openssl/": ["store/", "fs/core/", "cli/", "fs/ctl/"],
-          "msgpack.h": ["base/"]}
+          "cjson/": ["mcp/", "cli/", "profile/", "fs/image/"], "pcre2.h": ["mcp/"], "zstd.h": ["store/"], "openssl/": ["store/", "fs/core/", "cli/", "fs/ctl/"],
+          "msgpack.h": ["base/"], "archive": ["fs/image/"]}
 BANNED = r"\b(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|gmtime|localtime|alloca|system|popen|strerror|gets)\s*\("
 
 n = failed = 0
@@ -53,7 +56,7 @@ def check(bad, what):
 
 
 def files(*globs):
-    return [p for g in globs for d in ("base", "policy", "net", "store", "fs", "stage3", "runner", "client", "profile", "mcp", "cli")
+    return [p for g in globs for d in ("base", "policy", "net", "store", "fs", "stage3", "runner", "client", "profile", "apply", "mcp", "cli")
             for p in sorted((SRC / d).rglob(g))]
 
 
@@ -126,6 +129,32 @@ for p in [*SRC.glob("*.md"), *(SRC / "docs").rglob("*.md")]:
             bad.append(f"{rel(p)}: link to {m[1]}")
 check(bad, "paths in the docs")
 
+index = (SRC / "docs/README.md").read_text()
+check([f"docs/README.md does not list {p.name}" for p in sorted(SRC.glob("docs/*.md")) if p.name != "README.md" and f"({p.name})" not in index],
+      "every page is in the index")
+
+# ---- variables that change what a program does ----
+looked = {(m, rel(p)) for p in files("*.[ch]") for m in re.findall(r'(?:getenv|env_setting)\("(RATTAN_\w+)"', p.read_text())}
+told = set(re.findall(r"RATTAN_\w+", "\n".join(p.read_text() for p in (SRC / "docs").rglob("*.md"))))
+check([f"{p}: {m} is in no page of docs/" for m, p in sorted(looked) if m not in told], "every variable is documented")
+
+# What building needs is in all packages: each library of meson.build, and each -dev of scripts/deps.
+bad = []
+libs = re.findall(r"^\w+_dep = dependency\(\[?'([\w.-]+)'", (SRC / "meson.build").read_text(), re.M)
+spec, control, pkgbuild = ((SRC / "packaging" / p).read_text() for p in ("rpm/rattan.spec", "debian/control", "arch/PKGBUILD"))
+arch = set(re.search(r"^depends=\((.*)\)$", pkgbuild, re.M)[1].split())
+named = {"libcjson": "cjson", "libcrypto": "openssl", "libxxhash": "xxhash", "libzstd": "zstd", "libpcre2-8": "pcre2", "msgpack": "msgpack-c"}
+for lib in libs:
+    if lib != "threads":
+        bad += [] if f"pkgconfig({lib})" in spec else [f"packaging/rpm/rattan.spec has no BuildRequires: pkgconfig({lib})"]
+        bad += [] if named.get(lib, lib) in arch else [f"packaging/arch/PKGBUILD has no {named.get(lib, lib)} in depends"]
+for dev in re.findall(r"\blib[\w-]+-dev\b", re.search(r"^build=\((.*?)\)$", (SRC / "scripts/deps").read_text(), re.M | re.S)[1]):
+    bad += [] if dev == "libc6-dev" or dev in control else [f"packaging/debian/control has no {dev} in Build-Depends"]
+version = re.search(r"version: '([^']+)'", (SRC / "meson.build").read_text())[1]
+for p, at in (("debian/changelog", f"rattan ({version})"), ("arch/PKGBUILD", f"pkgver={version}\n"), ("rpm/rattan.spec", f"Version:        {version}\n")):
+    bad += [] if at in (SRC / "packaging" / p).read_text() else [f"packaging/{p} is not of version {version}"]
+check(bad if libs else ["meson.build names no library"], "packages name what building needs")
+
 # Every invariant that the architecture names has a row with a test in the list of them, and no other has.
 bad = []
 named = set(re.findall(r"\*\*([SFRM]\d+)\*\*", (SRC / "docs/architecture.md").read_text()))
@@ -141,6 +170,10 @@ for i, tests in rows.items():
     if not any((SRC / t).is_file() for t in tests):
         bad.append(f"{i} has no test")
 check(bad, "every invariant has a test")
+
+# tests/run.py runs what is executable; a file that names its interpreter and is not would never run, and nobody would know.
+check([f"{rel(p)} begins with #! and is not executable" for d in ("e2e", "mcp") for p in sorted((SRC / "tests" / d).iterdir())
+       if p.is_file() and p.read_bytes()[:2] == b"#!" and not os.access(p, os.X_OK)], "every test can be run")
 
 # Every fault of docs/known-faults.md has its number once.
 numbers = []

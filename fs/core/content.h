@@ -34,6 +34,9 @@ void content_env_free(struct content_env *e);
 void content_env_set_view(struct content_env *e, struct store_view *view);
 /* Bytes in dirty and in-flight blocks of all contents; lock-free. */
 size_t content_env_dirty(const struct content_env *e);
+/* Of these, the bytes of whole blocks; and what a flush will put together of blocks that are there in part. Lock-free. */
+size_t content_env_whole(const struct content_env *e);
+size_t content_env_owed(const struct content_env *e);
 /* Nothing was written for a while: memory kept for the next blocks goes back to the system. */
 void content_env_idle(struct content_env *e);
 
@@ -51,6 +54,9 @@ void content_close(struct content *c);
 uint64_t content_size(const struct content *c);   /* lock-free */
 uint64_t content_blocks(const struct content *c); /* st_blocks; lock-free */
 bool content_is_dirty(const struct content *c);   /* differs from what the last flush wrote */
+/* Something that was written is lost since the last time this was asked: the rest of its block turned out to be damaged.
+ * Reading there is -EIO. Lock-free. */
+bool content_lost(struct content *c);
 /* Nothing but what its record says: it may be closed and opened again. For who has all references. */
 bool content_spare(struct content *c);
 /* Changed here, and some bytes still come from the host file. A file whose bytes nobody changed shows
@@ -100,6 +106,6 @@ int content_snap_take(struct content *c, struct content_snap **ret) MUST_USE;
 int content_snap_store(struct content_snap *sn, struct store_batch *b,
 		       struct rec_inode *rec) MUST_USE;
 /* Put the chunks of many snapshots together (fewer, larger store transactions); optional, before
- * content_snap_store, which then finds them there. */
+ * content_snap_store, which then finds them there, or puts small ones with the records when they are few. */
 int content_snaps_put(struct store *s, struct content_snap **sn, size_t n) MUST_USE;
 void content_snap_done(struct content_snap *sn, bool ok);

@@ -109,14 +109,21 @@ struct blk *blk_ref(struct blk *b)
 
 void blk_settle(struct blk *b)
 {
-	if (atomic_exchange(&b->counted, false))
-		atomic_fetch_sub_explicit(&b->env->dirty, b->cap, memory_order_relaxed);
+	if (!atomic_exchange(&b->counted, false))
+		return;
+	atomic_fetch_sub_explicit(&b->env->dirty, b->cap, memory_order_relaxed);
+	if (b->kind != BLK_PART)
+		return;
+	atomic_fetch_sub_explicit(&b->env->in_parts, b->cap, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&b->env->owed, BLOCK, memory_order_relaxed);
 }
 
 /* Whole blocks come from the environment's spare buffers, smaller ones from the heap. */
 static void data_free(struct blk *b)
 {
-	if (b->cap == BLOCK)
+	if (b->kind == BLK_PART)
+		blk_parts_free(b);
+	else if (b->cap == BLOCK)
 		cenv_buf_put(b->env, b->data);
 	else
 		free(b->data);

@@ -105,8 +105,10 @@ static unsigned spare_drop(struct content_env *e, unsigned keep)
 
 void content_env_idle(struct content_env *e)
 {
-	bool dropped =
-		e->journal ? journal_idle(e->journal, SPARE_IDLE) : spare_drop(e, SPARE_IDLE) > 0;
+	bool dropped;
+
+	cenv_parts_idle(e);
+	dropped = e->journal ? journal_idle(e->journal, SPARE_IDLE) : spare_drop(e, SPARE_IDLE) > 0;
 
 	/* what the heap got back lies between what is in use: only asking returns it to the system */
 	if (dropped)
@@ -126,6 +128,7 @@ void content_env_free(struct content_env *e)
 {
 	if (!e)
 		return;
+	cenv_parts_idle(e);
 	while (e->lru.next != &e->lru) {
 		struct cache_ent *x = e->lru.next;
 
@@ -144,6 +147,19 @@ void content_env_set_view(struct content_env *e, struct store_view *view)
 	pthread_rwlock_wrlock(&e->view_lock);
 	e->view = view;
 	pthread_rwlock_unlock(&e->view_lock);
+}
+
+size_t content_env_whole(const struct content_env *e)
+{
+	size_t dirty = atomic_load_explicit(&e->dirty, memory_order_relaxed);
+	size_t parts = atomic_load_explicit(&e->in_parts, memory_order_relaxed);
+
+	return dirty > parts ? dirty - parts : 0;
+}
+
+size_t content_env_owed(const struct content_env *e)
+{
+	return atomic_load_explicit(&e->owed, memory_order_relaxed);
 }
 
 size_t content_env_dirty(const struct content_env *e)

@@ -1,17 +1,24 @@
 /* Snapshots of what is dirty, and how it goes into the store. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "fs/core/content_internal.h"
 
 #define PUT_BYTES (32u << 20) /* of chunks in one store transaction */
 #define PUT_MAX   4096u
+#define MADE_MAX  32u /* blocks put together before the store takes them */
+/* Of small chunks that go with the records: that saves a transaction, and two waits for the disk. More of them are put before, in
+ * transactions whose memory is used again. */
+#define SMALL_MAX (1u << 20)
 
 struct snap_ent {
 	uint64_t idx;
 	struct blk *blk;
-	uint32_t len; /* BLK_DATA: without trailing zeros */
+	uint32_t len; /* BLK_DATA: without trailing zeros; BLK_PART: the same once it was put */
 	bool base;    /* block 0 of the old base, which has had no extent yet */
+	bool same;    /* what is recorded stays */
 	bool put;     /* @digest is set and its chunk was in the store */
 	struct digest digest;
 };
@@ -30,6 +37,7 @@ struct content_snap {
 	enum rec_content kind; /* what will be recorded */
 	struct blk *new_base;  /* for it: REC_INLINE, REC_CHUNK */
 	bool stored;           /* content_snap_store has run: this is a retry */
+	bool with_records;     /* what is small is put by the batch */
 };
 
 /* ---- 1: taking ---- */
@@ -138,18 +146,39 @@ int content_snap_take(struct content *c, struct content_snap **ret)
 
 /* ---- 2: storing ---- */
 
+static bool is_new(const struct content_snap *sn, const struct snap_ent *e)
+{
+	return (e->blk->kind == BLK_DATA || e->blk->kind == BLK_PART) && e->len > 0 && !e->put &&
+	       sn->kind != REC_INLINE && sn->kind != REC_EMPTY;
+}
+
+static bool goes_with_records(const struct content_snap *sn, const struct snap_ent *e)
+{
+	return sn->with_records && e->blk->kind == BLK_DATA && e->len <= STORE_SMALL &&
+	       is_new(sn, e);
+}
+
 static bool needs_put(const struct content_snap *sn, const struct snap_ent *e)
 {
-	return e->blk->kind == BLK_DATA && e->len > 0 && !e->put && sn->kind != REC_INLINE &&
-	       sn->kind != REC_EMPTY;
+	return is_new(sn, e) && !goes_with_records(sn, e);
 }
 
 struct put_batch {
 	struct store *s;
+	struct content_env *env;
 	struct store_chunk *chunks;
 	struct snap_ent **ents;
 	size_t n, bytes;
+	uint8_t *made[MADE_MAX]; /* blocks put together */
+	size_t nmade;
 };
+
+static void put_drop(struct put_batch *p)
+{
+	for (size_t i = 0; i < p->nmade; i++)
+		cenv_buf_put(p->env, p->made[i]);
+	p->nmade = 0;
+}
 
 static int put_flush(struct put_batch *p)
 {
@@ -159,23 +188,67 @@ static int put_flush(struct put_batch *p)
 		p->ents[i]->digest = p->chunks[i].digest;
 		p->ents[i]->put = true;
 	}
+	put_drop(p);
 	p->n = p->bytes = 0;
 	return r;
 }
 
-static int put_add(struct put_batch *p, struct snap_ent *e)
+static int put_bytes(struct put_batch *p, struct snap_ent *e, const uint8_t *data)
 {
-	p->chunks[p->n] = (struct store_chunk){.data = e->blk->data, .len = e->len};
+	p->chunks[p->n] = (struct store_chunk){.data = data, .len = e->len};
 	p->ents[p->n++] = e;
 	p->bytes += e->len;
-	return p->n == PUT_MAX || p->bytes >= PUT_BYTES ? put_flush(p) : 0;
+	return p->n == PUT_MAX || p->bytes >= PUT_BYTES || p->nmade == MADE_MAX ? put_flush(p) : 0;
+}
+
+/* What was written is over bytes that nobody has any more: the block stays what it was, which is damaged, and who waits for the
+ * file is told. Everything else is flushed. */
+static void give_up(struct content_snap *sn, struct snap_ent *e)
+{
+	log_error("what was written to inode %" PRIu64 " at %" PRIu64
+		  " is lost: the block that it is a "
+		  "part of is damaged; run rattan fsck",
+		  sn->c->ino, e->idx * BLOCK);
+	e->digest = e->blk->digest;
+	e->len = e->blk->low_len;
+	e->put = true;
+	/* A record is not made anew for what may not be there. */
+	e->same = sn->base == REC_EXTENTS && !e->blk->held;
+	atomic_store(&sn->c->lost, true);
+}
+
+static int put_part(struct put_batch *p, struct content_snap *sn, struct snap_ent *e)
+{
+	uint8_t *buf = cenv_buf_get(sn->c->env);
+	int r;
+
+	if (!buf)
+		return -ENOMEM;
+	r = blk_part_whole(e->blk, buf, &e->len);
+	if (r < 0 || e->len == 0) {
+		cenv_buf_put(sn->c->env, buf);
+		/* Of a store that LMDB has given up nothing is known: opened anew it may have all of them. */
+		if ((r != -EBADMSG && r != -ENOENT && r != -EIO) || store_broken(p->s))
+			return r;
+		give_up(sn, e);
+		return 0;
+	}
+	p->env = sn->c->env;
+	p->made[p->nmade++] = buf;
+	return put_bytes(p, e, buf);
+}
+
+static int put_add(struct put_batch *p, struct content_snap *sn, struct snap_ent *e)
+{
+	return e->blk->kind == BLK_PART ? put_part(p, sn, e) : put_bytes(p, e, e->blk->data);
 }
 
 static int put_all(struct put_batch *p, struct content_snap **sn, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < sn[i]->n; k++) {
-			int r = needs_put(sn[i], &sn[i]->ent[k]) ? put_add(p, &sn[i]->ent[k]) : 0;
+			int r = needs_put(sn[i], &sn[i]->ent[k]) ? put_add(p, sn[i], &sn[i]->ent[k])
+								 : 0;
 
 			if (r < 0)
 				return r;
@@ -183,7 +256,7 @@ static int put_all(struct put_batch *p, struct content_snap **sn, size_t n)
 	return put_flush(p);
 }
 
-int content_snaps_put(struct store *s, struct content_snap **sn, size_t n)
+static int put_before(struct store *s, struct content_snap **sn, size_t n)
 {
 	struct put_batch p = {.s = s};
 	size_t want = 0;
@@ -200,8 +273,42 @@ int content_snaps_put(struct store *s, struct content_snap **sn, size_t n)
 	p.ents = calloc(want, sizeof *p.ents);
 	if (p.chunks && p.ents)
 		r = put_all(&p, sn, n);
+	put_drop(&p);
 	free(p.chunks);
 	free(p.ents);
+	return r;
+}
+
+int content_snaps_put(struct store *s, struct content_snap **sn, size_t n)
+{
+	size_t small = 0;
+
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < sn[i]->n; k++) {
+			const struct snap_ent *e = &sn[i]->ent[k];
+
+			small += e->blk->kind == BLK_DATA && e->len <= STORE_SMALL &&
+						 is_new(sn[i], e)
+					 ? e->len
+					 : 0;
+		}
+	for (size_t i = 0; i < n; i++)
+		sn[i]->with_records = small <= SMALL_MAX;
+	return put_before(s, sn, n);
+}
+
+static int put_with_records(struct content_snap *sn, struct store_batch *b)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < sn->n; i++) {
+		struct snap_ent *e = &sn->ent[i];
+
+		if (!goes_with_records(sn, e))
+			continue;
+		r = store_batch_chunk(b, e->blk->data, e->len, &e->digest);
+		e->put = r == 0;
+	}
 	return r;
 }
 
@@ -228,15 +335,15 @@ static int put_chunks(struct content_snap *sn)
 		struct snap_ent *e = &sn->ent[i];
 		int r = 0;
 
-		if (e->blk->kind == BLK_DATA)
-			e->put = false;
+		if (e->blk->kind == BLK_DATA || e->blk->kind == BLK_PART)
+			e->put = e->same = false; /* what was given up may go well now */
 		else if (e->blk->kind == BLK_REF)
 			r = renew_ref(sn, e);
 		if (r < 0)
 			return r;
 	}
 	sn->stored = true;
-	return content_snaps_put(sn->c->env->store, &sn, 1);
+	return put_before(sn->c->env->store, &sn, 1);
 }
 
 /* Must a hole be recorded here, or is there nothing that it would hide? */
@@ -265,7 +372,7 @@ static int write_extents(struct content_snap *sn, struct store_batch *b)
 	for (size_t i = 0; r == 0 && i < sn->n; i++) {
 		const struct snap_ent *e = &sn->ent[i];
 		struct store_extent x = {.block = e->idx, .len = e->len, .chunk = e->digest};
-		bool needed = true;
+		bool needed = !e->same;
 
 		if (e->len == 0) {
 			x.chunk = (struct digest){0};
@@ -310,6 +417,14 @@ static int fill_inline(struct rec_inode *rec, const struct blk *b)
 	return 0;
 }
 
+static uint64_t trimmed_off(const struct snap_ent *e)
+{
+	if ((e->blk->kind != BLK_DATA && e->blk->kind != BLK_PART) || e->base ||
+	    e->len > e->blk->len)
+		return 0;
+	return units_of(e->blk->len) - units_of(e->len);
+}
+
 static int fill_record(const struct content_snap *sn, struct rec_inode *rec)
 {
 	uint64_t trimmed = 0;
@@ -322,9 +437,7 @@ static int fill_record(const struct content_snap *sn, struct rec_inode *rec)
 	rec->content = sn->kind;
 	rec->size = sn->size;
 	for (size_t i = 0; i < sn->n; i++)
-		trimmed += sn->ent[i].blk->kind != BLK_DATA || sn->ent[i].base
-				   ? 0
-				   : units_of(sn->ent[i].blk->len) - units_of(sn->ent[i].len);
+		trimmed += trimmed_off(&sn->ent[i]);
 	rec->blocks = sn->units > trimmed ? sn->units - trimmed : 0;
 	if (sn->c->rel && rec->origin.root) {
 		rec->origin.valid = sn->valid;
@@ -347,6 +460,8 @@ int content_snap_store(struct content_snap *sn, struct store_batch *b, struct re
 	int r = put_chunks(sn);
 
 	if (r == 0)
+		r = put_with_records(sn, b);
+	if (r == 0)
 		r = make_base(sn);
 	if (r == 0)
 		r = fill_record(sn, rec);
@@ -365,11 +480,15 @@ static void adopt_locked(struct content_snap *sn, struct content *c)
 	for (size_t i = 0; i < sn->n; i++) {
 		struct snap_ent *e = &sn->ent[i];
 
+		struct blk *now = blkmap_get(&c->map, e->idx);
+
+		/* What it was copied from is recorded now, and what that lay over may go. */
+		if (now && now->kind == BLK_PART && now->from == e->blk)
+			blk_part_rebase(now, &e->digest, e->len);
 		/* the snapshot's reference kept everyone from changing it in place */
-		if (e->base || blkmap_get(&c->map, e->idx) != e->blk)
+		if (e->base || now != e->blk)
 			continue;
-		if (e->blk->kind == BLK_DATA)
-			c->data_units -= (int64_t)units_of(e->blk->len) - (int64_t)units_of(e->len);
+		c->data_units -= (int64_t)trimmed_off(e);
 		blkmap_del(&c->map, e->idx);
 	}
 	blk_unref(c->base_blk);
@@ -394,10 +513,10 @@ void content_snap_done(struct content_snap *sn, bool ok)
 	for (size_t i = 0; ok && i < sn->n; i++) {
 		struct snap_ent *e = &sn->ent[i];
 
-		if (e->blk->kind != BLK_DATA)
+		if (e->blk->kind != BLK_DATA && e->blk->kind != BLK_PART)
 			continue;
 		blk_settle(e->blk);
-		if (e->put)
+		if (e->put && e->blk->kind == BLK_DATA)
 			cenv_cache_add(c->env, &e->digest, e->blk);
 	}
 	snap_free(sn);

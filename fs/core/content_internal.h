@@ -31,6 +31,7 @@ enum blk_kind {
 	BLK_DATA, /* bytes in memory */
 	BLK_REF,  /* a chunk that is in the store */
 	BLK_HOLE, /* nothing, and hides what lies below */
+	BLK_PART, /* some bytes in memory, over a chunk that is in the store */
 };
 
 /* Whole content of one block: @len bytes, then zeros. Shared by count between the map, snapshots,
@@ -39,11 +40,16 @@ struct blk {
 	atomic_uint refs;
 	enum blk_kind kind;
 	uint32_t len;
-	uint32_t cap;         /* BLK_DATA: of data */
+	uint32_t cap;         /* BLK_DATA: of data; BLK_PART: of all parts */
 	atomic_bool counted;  /* cap is part of env->dirty */
 	uint8_t *data;        /* BLK_DATA */
-	struct digest digest; /* BLK_REF */
-	bool held;            /* BLK_REF: no record may name it yet (store_chunk_hold) */
+	struct digest digest; /* BLK_REF, BLK_PART */
+	bool held;            /* the same: no record may name it yet (store_chunk_hold) */
+	uint32_t low_len;     /* BLK_PART: of the chunk; 0: there is none */
+	unsigned nparts;      /* BLK_PART: in order, none over another */
+	struct part *parts;
+	const struct blk *
+		from; /* BLK_PART: copied from this one, which a snapshot held; only to be compared */
 	struct content_env *env;
 };
 
@@ -57,6 +63,27 @@ int blk_new_held(struct content_env *e, const struct digest *d, uint32_t len,
 		 struct blk **ret) MUST_USE;
 int blk_new_hole(struct content_env *e, struct blk **ret) MUST_USE;
 int blk_dup(const struct blk *b, size_t cap, struct blk **ret) MUST_USE;
+/*
+ * content_part.c. Over the chunk @d of @len bytes; @hold: no record names it.
+ * Memory is taken for what is put, so that a page written to a block costs a page. blk_part_room: may these bytes be put, or is
+ * the block better whole? Only then may they.
+ */
+int blk_new_part(struct content_env *e, const struct digest *d, uint32_t len, bool hold,
+		 struct blk **ret) MUST_USE;
+bool blk_part_room(const struct blk *b, size_t off, size_t n);
+int blk_part_put(struct blk *b, size_t off, const void *p, size_t n) MUST_USE;
+/* For a change while a snapshot holds @b. */
+int blk_part_dup(const struct blk *b, struct blk **ret) MUST_USE;
+/* Of a copy: what it was copied from is the chunk @d now, or nothing (@len 0). */
+void blk_part_rebase(struct blk *b, const struct digest *d, uint32_t len);
+/* What was put reaches to the end, and so may end with zeros. */
+bool blk_part_reaches_end(const struct blk *b);
+/* As cenv_chunk_read; what the parts have all of needs no chunk. */
+int blk_part_read(struct blk *b, size_t off, void *buf, size_t n) MUST_USE;
+/* All of it, *@ret_len without trailing zeros, into BLOCK bytes. -EBADMSG, -ENOENT: the chunk is damaged or gone. */
+int blk_part_whole(struct blk *b, void *buf, uint32_t *ret_len) MUST_USE;
+void blk_parts_free(struct blk *b);
+
 struct blk *blk_ref(struct blk *b);
 void blk_unref(struct blk *b); /* accepts NULL */
 static inline bool blk_shared(struct blk *b)
@@ -115,6 +142,8 @@ struct content_env {
 	pthread_rwlock_t view_lock; /* leaf: view */
 	struct store_view *view;
 	atomic_size_t dirty;
+	atomic_size_t in_parts; /* of dirty */
+	atomic_size_t owed;     /* bytes of all blocks that are there in part */
 
 	pthread_mutex_t cache_lock; /* leaf: the cache */
 	struct cache_ent *hash[CACHE_HASH];
@@ -122,6 +151,7 @@ struct content_env {
 	size_t cached;
 
 	pthread_mutex_t spare_lock; /* leaf, also below cache_lock: all below */
+	struct part_mem *part_mem;  /* where the next part finds memory; NULL: nowhere */
 	void *spare; /* buffers of STORE_BLOCK bytes; the first word is the next one */
 	unsigned spares;
 };
@@ -140,6 +170,8 @@ int cenv_extents(struct content_env *e, store_ino ino, uint64_t first,
  * is new to the process costs more to touch than to fill. NULL: no memory. */
 uint8_t *cenv_buf_get(struct content_env *e);
 void cenv_buf_put(struct content_env *e, uint8_t *p); /* accepts NULL */
+/* Nobody writes: no memory is kept for the next part. */
+void cenv_parts_idle(struct content_env *e);
 
 /* ---- one file ---- */
 
@@ -172,6 +204,8 @@ struct content {
 	atomic_uint_fast64_t gen;       /* of the last change */
 	atomic_uint_fast64_t clean_gen; /* of what is flushed */
 	atomic_bool incomplete;
+	atomic_bool
+		lost; /* what was written to a part of a damaged block, and nobody was told yet */
 	atomic_bool follow; /* pristine: the name counts, not the file that had it */
 };
 
@@ -194,7 +228,9 @@ void content_log_begin(struct content *c, struct content_log *l, bool steady);
 void content_log_end(struct content *c);
 /* What was put into the map, or changed in place. */
 void content_log_block(struct content *c, uint64_t idx, const struct blk *b);
-void content_log_patch(struct content *c, uint64_t idx, const struct blk *b, size_t off, size_t n);
+/* Of a block that is there in part this is all that is told. @p are the bytes. */
+void content_log_patch(struct content *c, uint64_t idx, const struct blk *b, size_t off,
+		       const void *p, size_t n);
 void content_log_hole(struct content *c, uint64_t idx);
 void content_log_cut(struct content *c, uint64_t first);
 /* Before it leaves the map; accepts NULL. */
@@ -205,11 +241,12 @@ struct place {
 	enum {
 		PLACE_HOLE,
 		PLACE_BLK,
+		PLACE_PART,
 		PLACE_CHUNK,
 		PLACE_HOST
 	} at;
 	uint32_t len;         /* bytes, then zeros */
-	struct blk *blk;      /* PLACE_BLK: lent while content.lock is held */
+	struct blk *blk;      /* PLACE_BLK, PLACE_PART: lent while content.lock is held */
 	struct digest digest; /* PLACE_CHUNK */
 	bool in_map;          /* a change that no flush has recorded */
 };
@@ -239,6 +276,8 @@ int64_t content_host_seek(struct content *c, int64_t off, int whence) MUST_USE;
 int content_freeze(struct content *c) MUST_USE;
 /* Under content.lock exclusive: stop needing host blocks at the end that the map covers. */
 void content_trim_host_locked(struct content *c);
+/* Under content.lock: may a write of @n bytes be kept in part, over what is there at @p? */
+bool content_keeps_part(const struct content *c, const struct place *p, size_t n);
 /* Under content.change alone: replace a block (takes over the reference also on failure). */
 int content_publish(struct content *c, uint64_t idx, const struct place *old,
 		    struct blk *b) MUST_USE;
@@ -246,6 +285,11 @@ int content_publish(struct content *c, uint64_t idx, const struct place *old,
 int content_find(struct content *c, uint64_t idx, struct place *ret) MUST_USE;
 /* Under content.change alone, frozen: the count is short only after an error. */
 ssize_t content_write_range(struct content *c, uint64_t off, const uint8_t *p, size_t n) MUST_USE;
+/* Under content.change alone, frozen: bytes [off, off + n) of one block. The size stays. */
+int content_write_block(struct content *c, uint64_t idx, size_t off, const void *p,
+			size_t n) MUST_USE;
+/* Under content.change alone: a block that is there in part becomes whole (see content_keeps_part). */
+int content_make_whole(struct content *c, uint64_t idx) MUST_USE;
 /* Under content.change alone: make [off, off + len) read as zeros, size unchanged. */
 int content_zero(struct content *c, uint64_t off, uint64_t len) MUST_USE;
 /* The same for [off, end), leaving out what lies behind the size and is zero anyway. */

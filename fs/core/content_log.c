@@ -55,10 +55,15 @@ static bool in_journal(const struct content *c, const struct blk *b)
 	return b->cap == BLOCK && journal_owns(c->env->journal, b->data);
 }
 
-static void log_unit(struct content *c, uint64_t idx, const struct blk *b)
+static void log_unit(struct content *c, uint64_t idx, const struct blk *b, bool part, size_t off,
+		     size_t n)
 {
-	struct redo_block r = {
-		.idx = idx, .name = journal_unit_name(c->env->journal, b->data), .len = b->len};
+	struct redo_block r = {.idx = idx,
+			       .name = journal_unit_name(c->env->journal, b->data),
+			       .len = b->len,
+			       .part = part,
+			       .off = (uint32_t)off,
+			       .n = (uint32_t)n};
 
 	put(c, REDO_BLOCK, &r, sizeof(r), NULL, 0);
 }
@@ -73,7 +78,7 @@ void content_log_block(struct content *c, uint64_t idx, const struct blk *b)
 	switch (b->kind) {
 	case BLK_DATA:
 		if (in_journal(c, b))
-			log_unit(c, idx, b);
+			log_unit(c, idx, b, false, 0, b->len);
 		else
 			put(c, REDO_BYTES, &bytes, sizeof(bytes), b->data, b->len);
 		break;
@@ -83,19 +88,22 @@ void content_log_block(struct content *c, uint64_t idx, const struct blk *b)
 	case BLK_HOLE:
 		content_log_hole(c, idx);
 		break;
+	case BLK_PART: /* what was put is told by whoever does */
+		break;
 	}
 }
 
-void content_log_patch(struct content *c, uint64_t idx, const struct blk *b, size_t off, size_t n)
+void content_log_patch(struct content *c, uint64_t idx, const struct blk *b, size_t off,
+		       const void *p, size_t n)
 {
 	struct redo_bytes r = {.idx = idx, .off = (uint32_t)off, .n = (uint32_t)n};
 
 	if (!c->log)
 		return;
 	if (in_journal(c, b))
-		log_unit(c, idx, b);
+		log_unit(c, idx, b, true, off, n);
 	else
-		put(c, REDO_PATCH, &r, sizeof(r), b->data + off, n);
+		put(c, REDO_PATCH, &r, sizeof(r), p, n);
 }
 
 void content_log_hole(struct content *c, uint64_t idx)

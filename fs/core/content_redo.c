@@ -50,9 +50,9 @@ static int unit_blk(struct content_redo *u, struct content_env *e, const struct 
 	if (r->len > BLOCK)
 		return -EBADMSG;
 	if (!x) {
-		p = journal_unit_adopt(e->journal, r->name);
-		if (!p)
-			return -ENOENT;
+		k = journal_unit_adopt(e->journal, r->name, &p);
+		if (k < 0)
+			return k;
 		x = calloc(1, sizeof(*x));
 		if (!x)
 			return -ENOMEM;
@@ -118,32 +118,15 @@ static int redo_bytes(struct content *c, const uint8_t *p, size_t len)
 	return set(c, r.idx, b);
 }
 
+/* Over what is there: a block that an earlier record gave, or what the store says. */
 static int redo_patch(struct content *c, const uint8_t *p, size_t len)
 {
 	struct redo_bytes r;
-	struct blk *b, *own;
-	int k = 0;
 
 	memcpy(&r, p, sizeof(r));
 	if (r.n != len - sizeof(r) || r.n > BLOCK || r.off > BLOCK - r.n)
 		return -EBADMSG;
-	b = blkmap_get(&c->map, r.idx);
-	if (!b || b->kind != BLK_DATA)
-		return -EBADMSG;
-	if (blk_shared(b)) {
-		k = blk_dup(b, r.off + r.n, &own);
-		if (k < 0)
-			return k;
-		k = set(c, r.idx, own);
-		b = own;
-	}
-	if (k == 0)
-		k = blk_grow(b, r.off + r.n);
-	if (k < 0)
-		return k;
-	blk_put(b, r.off, p + sizeof(r), r.n);
-	content_touch_locked(c);
-	return 0;
+	return content_write_block(c, r.idx, r.off, p + sizeof(r), r.n);
 }
 
 static int redo_ref(struct content *c, const void *p)
@@ -194,7 +177,7 @@ static int redo_shape(struct content *c, const void *p)
 	};
 	content_account_locked(c);
 	content_touch_locked(c);
-	return 0;
+	return s.size <= BLOCK ? content_make_whole(c, 0) : 0;
 }
 
 int content_redo(struct content *c, struct content_redo *u, uint32_t type, const uint8_t *p,

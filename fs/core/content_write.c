@@ -5,7 +5,9 @@
 #include "fs/core/content_internal.h"
 
 /* fallocate(2) of more than this asks the store whether the disk could hold it. */
-#define ASK_DISK (UINT64_C(64) << 20)
+#define ASK_DISK   (UINT64_C(64) << 20)
+/* Chunks that are shorter are copied at once. */
+#define PART_LEAST (8u << 10)
 
 /* ---- one block ---- */
 
@@ -20,11 +22,11 @@ void content_trim_host_locked(struct content *c)
 	}
 }
 
-int content_publish(struct content *c, uint64_t idx, const struct place *old, struct blk *b)
+/* Takes over the reference when it succeeds. */
+static int publish_locked(struct content *c, uint64_t idx, const struct place *old, struct blk *b)
 {
 	int r;
 
-	pthread_rwlock_wrlock(&c->lock);
 	content_log_hold(c, blkmap_get(&c->map, idx));
 	r = blkmap_set(&c->map, idx, b);
 	if (r == 0) {
@@ -34,6 +36,15 @@ int content_publish(struct content *c, uint64_t idx, const struct place *old, st
 		content_account_locked(c);
 		content_touch_locked(c);
 	}
+	return r;
+}
+
+int content_publish(struct content *c, uint64_t idx, const struct place *old, struct blk *b)
+{
+	int r;
+
+	pthread_rwlock_wrlock(&c->lock);
+	r = publish_locked(c, idx, old, b);
 	pthread_rwlock_unlock(&c->lock);
 	if (r < 0)
 		blk_unref(b);
@@ -86,6 +97,21 @@ static int copy_block(struct content *c, uint64_t idx, size_t keep, size_t cap,
 	return 0;
 }
 
+/* Is there room for these bytes in the block as it is? Nobody else may hold it. */
+static int grow_in_place(struct blk *b, size_t o, const void *p, size_t k)
+{
+	int r;
+
+	if (b->kind == BLK_PART)
+		return blk_part_room(b, o, k) ? blk_part_put(b, o, p, k) : -EAGAIN;
+	if (b->kind != BLK_DATA)
+		return -EAGAIN;
+	r = blk_grow(b, o + k);
+	if (r == 0)
+		blk_put(b, o, p, k);
+	return r;
+}
+
 /* Into the dirty block that is there and nobody else holds; -EAGAIN when there is none. */
 static int write_in_place(struct content *c, uint64_t idx, size_t o, const void *p, size_t k)
 {
@@ -94,13 +120,12 @@ static int write_in_place(struct content *c, uint64_t idx, size_t o, const void 
 
 	pthread_rwlock_wrlock(&c->lock);
 	b = blkmap_get(&c->map, idx);
-	if (b && b->kind == BLK_DATA && !blk_shared(b)) {
+	if (b && !blk_shared(b)) {
 		uint32_t before = b->len;
 
-		r = blk_grow(b, o + k);
+		r = grow_in_place(b, o, p, k);
 		if (r == 0) {
-			blk_put(b, o, p, k);
-			content_log_patch(c, idx, b, o, k);
+			content_log_patch(c, idx, b, o, p, k);
 			c->data_units += (int64_t)units_of(b->len) - (int64_t)units_of(before);
 			content_account_locked(c);
 			content_touch_locked(c);
@@ -110,7 +135,76 @@ static int write_in_place(struct content *c, uint64_t idx, size_t o, const void 
 	return r;
 }
 
-static int write_block(struct content *c, uint64_t idx, size_t o, const void *p, size_t k)
+bool content_keeps_part(const struct content *c, const struct place *p, size_t n)
+{
+	/* A file of one block is recorded by what is in it, which only the whole block tells. */
+	return p->at == PLACE_CHUNK && p->len >= PART_LEAST && n <= BLOCK / 2 &&
+	       atomic_load(&c->size) > BLOCK;
+}
+
+/* A copy of the part that is there, or one over the chunk that is; -EAGAIN when that cannot be, or is not worth it. */
+static int new_part(struct content *c, uint64_t idx, size_t o, size_t k, struct place *ret_old,
+		    struct blk **ret)
+{
+	int r;
+
+	pthread_rwlock_rdlock(&c->lock);
+	r = content_find_locked(c, idx, ret_old);
+	if (r < 0)
+		;
+	else if (ret_old->at == PLACE_PART)
+		r = blk_part_room(ret_old->blk, o, k) ? blk_part_dup(ret_old->blk, ret) : -EAGAIN;
+	else if (content_keeps_part(c, ret_old, k))
+		r = blk_new_part(c->env, &ret_old->digest, ret_old->len, ret_old->in_map, ret);
+	else
+		r = -EAGAIN;
+	pthread_rwlock_unlock(&c->lock);
+	return err_no_room(r) ? -EAGAIN : r; /* of the table of holds */
+}
+
+/* Nothing, with *@ret_late, when a flush has been through since: what it was copied from is another chunk now, and nobody would tell
+ * the copy, whose own may be collected. */
+static int publish_part(struct content *c, uint64_t idx, const struct place *old, struct blk *b,
+			bool *ret_late)
+{
+	int r = 0;
+
+	pthread_rwlock_wrlock(&c->lock);
+	/* Only changers put anything there, so it is not another one at the same address. */
+	*ret_late = old->at == PLACE_PART && blkmap_get(&c->map, idx) != old->blk;
+	if (!*ret_late)
+		r = publish_locked(c, idx, old, b);
+	pthread_rwlock_unlock(&c->lock);
+	if (r < 0 || *ret_late)
+		blk_unref(b);
+	return r;
+}
+
+/* The bytes alone, over the chunk that has the rest; -EAGAIN as above. */
+static int write_part(struct content *c, uint64_t idx, size_t o, const void *p, size_t k)
+{
+	struct place old;
+	struct blk *b;
+	bool late;
+	int r;
+
+	do {
+		r = new_part(c, idx, o, k, &old, &b);
+		if (r < 0)
+			return r;
+		r = blk_part_put(b, o, p, k);
+		if (r < 0) {
+			blk_unref(b);
+			return r;
+		}
+		r = publish_part(c, idx, &old, b, &late);
+	} while (r == 0 && late);
+	if (r == 0)
+		content_log_patch(c, idx, b, o, p, k);
+	return r;
+}
+
+int content_write_block(struct content *c, uint64_t idx, size_t o, const void *p, size_t k)
 {
 	uint64_t start = idx * BLOCK;
 	struct place old;
@@ -124,6 +218,9 @@ static int write_block(struct content *c, uint64_t idx, size_t o, const void *p,
 		if (r == 0)
 			r = blk_new_data(c->env, k, &b);
 	} else {
+		r = write_part(c, idx, o, p, k);
+		if (r != -EAGAIN)
+			return r;
 		r = copy_block(c, idx, BLOCK, o + k, &old, &b);
 	}
 	if (r < 0)
@@ -142,7 +239,7 @@ ssize_t content_write_range(struct content *c, uint64_t off, const uint8_t *p, s
 		uint64_t at = off + done;
 		size_t o = (size_t)(at % BLOCK);
 		size_t k = BLOCK - o < n - done ? BLOCK - o : n - done;
-		int r = write_block(c, at / BLOCK, o, p + done, k);
+		int r = content_write_block(c, at / BLOCK, o, p + done, k);
 
 		if (r < 0)
 			return done ? (ssize_t)done : r;
@@ -207,6 +304,18 @@ static int base_units(struct content *c, uint64_t first, int64_t *ret)
 	return r < 0 ? (r == -EBADMSG ? -EIO : r) : 0;
 }
 
+int content_make_whole(struct content *c, uint64_t idx)
+{
+	struct place old;
+	struct blk *b;
+	int r = content_find(c, idx, &old);
+
+	if (r < 0 || old.at != PLACE_PART)
+		return r;
+	r = copy_block(c, idx, BLOCK, 0, &old, &b);
+	return r < 0 ? r : content_publish(c, idx, &old, b);
+}
+
 /* The block that the new end lies in loses what is behind the end. */
 static int cut_block(struct content *c, uint64_t idx, size_t part)
 {
@@ -247,6 +356,8 @@ static int shrink(struct content *c, uint64_t size)
 		r = base_units(c, first, &gone);
 		if (r == 0 && size % BLOCK)
 			r = cut_block(c, size / BLOCK, (size_t)(size % BLOCK));
+		if (r == 0 && size <= BLOCK)
+			r = content_make_whole(c, 0);
 	}
 	if (r < 0)
 		return r;

@@ -124,17 +124,24 @@ static int make_locked(struct ovl *o, store_ino parent, const char *name, size_t
 	return 0;
 }
 
-static int make(struct ovl *o, store_ino parent, const char *name, const struct new_inode *what,
-		const struct ovl_cred *cred, struct ovl_entry *ret)
+/* change_begin() for a name that is to be made. */
+static int begin_name(struct ovl *o, const char *name, size_t *ret_len)
 {
-	size_t len;
-	int r = name_check(name, &len);
+	int r = name_check(name, ret_len);
 
 	if (r < 0)
 		return r;
 	if (!strcmp(name, ".") || !strcmp(name, ".."))
 		return -EEXIST;
-	r = change_begin(o, true);
+	return change_begin(o, true);
+}
+
+static int make(struct ovl *o, store_ino parent, const char *name, const struct new_inode *what,
+		const struct ovl_cred *cred, struct ovl_entry *ret)
+{
+	size_t len;
+	int r = begin_name(o, name, &len);
+
 	if (r < 0)
 		return r;
 	lock_excl(o);
@@ -149,6 +156,9 @@ int ovl_mknod(struct ovl *o, store_ino parent, const char *name, mode_t mode, de
 {
 	struct new_inode what = {.mode = mode, .rdev = rdev};
 
+	/* Or no flush would ever succeed again: the store takes no others. */
+	if (mode & ~(mode_t)(S_IFMT | 07777))
+		return -EINVAL;
 	if ((mode & S_IFMT) == 0)
 		what.mode |= S_IFREG;
 	switch (what.mode & S_IFMT) {
@@ -270,13 +280,8 @@ int ovl_link(struct ovl *o, store_ino ino, store_ino parent, const char *name,
 	     struct ovl_entry *ret)
 {
 	size_t len;
-	int r = name_check(name, &len);
+	int r = begin_name(o, name, &len);
 
-	if (r < 0)
-		return r;
-	if (!strcmp(name, ".") || !strcmp(name, ".."))
-		return -EEXIST;
-	r = change_begin(o, true);
 	if (r < 0)
 		return r;
 	lock_excl(o);

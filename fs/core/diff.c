@@ -2,19 +2,25 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
 #include "fs/core/diff_internal.h"
+
+#define PATHS_SHARE 16
+#define PATHS_LEAST ((size_t)256 << 20)
 
 /* ---- candidates ---- */
 
-static int add_cand(struct diff *d, enum side side, const struct obj *o, const char *path)
+static int add_cand(struct diff *d, enum side side, const struct obj *o, struct dir *dir,
+		    const char *path)
 {
 	struct cand *c =
 		grow_one(&d->cands[side], &d->ncands[side], &d->cands_max[side], sizeof *c);
 
 	if (!c)
 		return -ENOMEM;
-	*c = (struct cand){.o = *o, .path = path};
+	*c = (struct cand){.o = *o, .dir = dir, .path = path};
 	return 0;
 }
 
@@ -42,6 +48,11 @@ static unsigned wanted(const struct diff *d, const struct obj *o, unsigned what)
 	return what & ~(unsigned)(DIFF_TIMES | (S_ISDIR(o->mode) ? DIFF_CONTENT : 0));
 }
 
+static bool elsewhere(const struct diff *d, const struct obj *to)
+{
+	return d->flags & DIFF_HIDDEN && to->elsewhere;
+}
+
 /* The same place at both sides. */
 static int compared(struct diff *d, const struct obj *from, const struct obj *to, const char *path)
 {
@@ -52,7 +63,9 @@ static int compared(struct diff *d, const struct obj *from, const struct obj *to
 		return add_change(d, DIFF_TYPE, DIFF_CONTENT, path, NULL, from, to);
 	r = diff_compare(d, from, to, &what);
 	what = wanted(d, to, what);
-	return r < 0 || !what ? r : add_change(d, DIFF_MODIFIED, what, path, NULL, from, to);
+	return r < 0 || (!what && !elsewhere(d, to))
+		       ? r
+		       : add_change(d, DIFF_MODIFIED, what, path, NULL, from, to);
 }
 
 static int name_path(struct diff *d, enum side side, struct dir *dir, const char *name, size_t len,
@@ -69,6 +82,28 @@ static int name_path(struct diff *d, enum side side, struct dir *dir, const char
 
 /* ---- 1: touched names ---- */
 
+/* What @name took over, at the newer side: of what was and of what is there alike. */
+static int look_at_hidden(struct diff *d, const struct touched_name *t, struct obj *from,
+			  struct obj *to)
+{
+	cleanup_buf struct buf b = {0};
+	char key[HIDDEN_KEY_LEN];
+	struct hidden *h;
+	int r;
+
+	if (!(d->flags & DIFF_HIDDEN) || !d->view[TO])
+		return 0;
+	hidden_key(t->name, t->len, key);
+	r = store_view_xattr(d->view[TO], t->parent, key, &b);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	h = arena_get(&d->arena, sizeof(*h));
+	if (!h)
+		return -ENOMEM;
+	from->hidden = to->hidden = h;
+	return hidden_decode(b.data, b.len, h);
+}
+
 static int look_at_name(struct diff *d, const struct touched_name *t)
 {
 	struct obj from, to;
@@ -80,6 +115,8 @@ static int look_at_name(struct diff *d, const struct touched_name *t)
 		r = diff_object(d, FROM, dir, t->name, t->len, &from);
 	if (r == 0)
 		r = diff_object(d, TO, dir, t->name, t->len, &to);
+	if (r == 0)
+		r = look_at_hidden(d, t, &from, &to);
 	if (r < 0)
 		return r;
 	if (diff_same(&from, &to)) {
@@ -91,12 +128,12 @@ static int look_at_name(struct diff *d, const struct touched_name *t)
 	if (from.at != OBJ_NONE) {
 		r = name_path(d, FROM, dir, t->name, t->len, &path);
 		if (r == 0)
-			r = add_cand(d, FROM, &from, path);
+			r = add_cand(d, FROM, &from, dir, path);
 	}
 	if (r == 0 && to.at != OBJ_NONE) {
 		r = name_path(d, TO, dir, t->name, t->len, &path);
 		if (r == 0)
-			r = add_cand(d, TO, &to, path);
+			r = add_cand(d, TO, &to, dir, path);
 	}
 	return r;
 }
@@ -150,6 +187,13 @@ static int look_at_inode(struct diff *d, store_ino ino)
 	struct obj from, to;
 	int r = diff_object_of(d, FROM, ino, &from);
 
+	/* Of what stands on nothing the root has no name under which it would be found: only an id asks for it. */
+	if (r == 0 && ino == STORE_ROOT_INO && !d->view[FROM] && (d->flags & DIFF_ALL)) {
+		r = diff_object_of(d, TO, ino, &to);
+		return r < 0 || to.at == OBJ_NONE
+			       ? r
+			       : add_change(d, DIFF_ADDED, 0, "/", NULL, NULL, &to);
+	}
 	if (r < 0 || from.at == OBJ_NONE)
 		return r;
 	r = diff_object_of(d, TO, ino, &to);
@@ -226,15 +270,32 @@ static bool any(const struct cand *c)
 	return true;
 }
 
+/* Is the directory that @f lay in somewhere else by now, and so would @f be that went with it? */
+static int left_behind(struct diff *d, const struct cand *f, bool *ret)
+{
+	const char *was, *is = NULL;
+	int r = diff_path(d, FROM, f->dir, &was);
+
+	if (r == 0 && d->flags & DIFF_HIDDEN)
+		r = diff_path(d, TO, f->dir, &is);
+	*ret = r == 0 && is && was && strcmp(is, was) != 0;
+	return r;
+}
+
 static int moved(struct diff *d, struct cand *f, struct cand *t)
 {
+	bool left;
 	unsigned what;
 	int r;
 
 	if (!diff_same(&f->o, &t->o))
 		return 0;
 	f->used = t->used = true;
-	if (!strcmp(f->path, t->path)) /* the directory above was replaced, and it was moved over */
+	r = left_behind(d, f, &left);
+	if (r < 0)
+		return r;
+	/* the directory above was replaced, and it was moved over */
+	if (!left && !strcmp(f->path, t->path))
 		return compared(d, &f->o, &t->o, t->path);
 	r = diff_compare(d, &f->o, &t->o, &what);
 	return r < 0 ? r
@@ -250,8 +311,11 @@ static bool is_host_dir(const struct cand *c)
 
 static int replaced(struct diff *d, struct cand *f, struct cand *t)
 {
-	if (is_host_dir(f) || is_host_dir(t))
-		return 0;
+	bool left;
+	int r = left_behind(d, f, &left);
+
+	if (r < 0 || left || is_host_dir(f) || is_host_dir(t))
+		return r;
 	f->used = t->used = true;
 	return compared(d, &f->o, &t->o, t->path);
 }
@@ -347,7 +411,7 @@ static int list_below(struct diff *d, enum side side, store_ino ino)
 		if (r == 0 && o.at != OBJ_NONE)
 			r = name_path(d, side, b.dir, b.v[i].name, b.v[i].len, &path);
 		if (r == 0 && o.at != OBJ_NONE)
-			r = add_cand(d, side, &o, path);
+			r = add_cand(d, side, &o, b.dir, path);
 	}
 	free(b.v);
 	return r;
@@ -428,12 +492,22 @@ static int look_at_all(struct diff *d)
 	return r < 0 ? r : rest(d);
 }
 
+/* A part of the machine's memory: what is compared may be made by anybody, names of any depth with it. */
+static size_t paths_default(void)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+	size_t share = pages > 0 && size > 0 ? (size_t)pages / PATHS_SHARE * (size_t)size : 0;
+
+	return share > PATHS_LEAST ? share : PATHS_LEAST;
+}
+
 int diff_run(struct diff *d, struct store *s, store_layer from, store_layer to, unsigned flags)
 {
 	int r;
 
 	d->s = s;
 	d->flags = flags;
+	d->arena.max = d->paths_max ? d->paths_max : paths_default();
 	if (from == to)
 		return 0;
 	r = open_views(d, from, to);
@@ -441,6 +515,8 @@ int diff_run(struct diff *d, struct store *s, store_layer from, store_layer to, 
 		r = diff_collect(d, from, to);
 	if (r == 0)
 		r = look_at_all(d);
+	if (r == -ENOMEM && d->arena.full)
+		r = -E2BIG;
 	if (r == 0 && d->host_counts)
 		r = -ENODATA;
 	if (r == 0 && d->nout > 1)
@@ -473,13 +549,16 @@ int diff_layers(struct store *s, store_layer from, store_layer to, unsigned flag
 		const struct obj *o = c->to.at != OBJ_NONE ? &c->to : &c->from;
 		struct diff_entry e = {
 			.kind = c->kind,
-			.what = c->what,
+			.what = c->what |
+				(c->kind != DIFF_RENAMED && elsewhere(&d, &c->to) ? DIFF_ELSEWHERE
+										  : 0),
 			.path = c->path,
 			.old_path = c->old_path,
 			.mode = o->mode,
 			.size = o->size,
 			.ino = o->ino,
 			.host_before = c->from.at == OBJ_HOST,
+			.hidden = c->kind == DIFF_ADDED ? c->to.hidden : c->from.hidden,
 		};
 
 		r = fn(arg, &e);

@@ -19,6 +19,10 @@ void *arena_get(struct arena *a, size_t n)
 	void *p;
 
 	n = (n + 7) / 8 * 8;
+	if (a->max && n > a->max - a->used) {
+		a->full = true;
+		return NULL;
+	}
 	if (!b || b->size - b->used < n) {
 		b = malloc(sizeof *b + size + 8);
 		if (!b)
@@ -28,6 +32,7 @@ void *arena_get(struct arena *a, size_t n)
 	}
 	p = b->data + b->used;
 	b->used += n;
+	a->used += n;
 	return p;
 }
 
@@ -126,10 +131,11 @@ static int collect_path(struct diff *d, store_layer layer, store_layer end)
 {
 	while (layer != end && layer != 0) {
 		struct store_layer_info info;
-		int r = store_layer_journal(d->s, layer, see_key, d);
+		int r = store_layer_get(d->s, layer, &info);
 
+		/* The parent first: a collector that takes it out has by then written down here what it held. */
 		if (r == 0)
-			r = store_layer_get(d->s, layer, &info);
+			r = store_layer_journal(d->s, layer, see_key, d);
 		if (r < 0)
 			return r;
 		layer = info.parent;

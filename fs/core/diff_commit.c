@@ -7,6 +7,7 @@
 #include "fs/core/diff_internal.h"
 
 #define MAGIC       "rattan-commit"
+#define MAGIC_STATE "rattan-state"
 #define VERSION     1
 #define CHANGE_SIZE 11
 
@@ -125,6 +126,8 @@ static int see_big(void *arg, const char *name, size_t value_len)
 	struct big_names *l = arg;
 
 	(void)value_len;
+	if (hidden_is_key(name)) /* no attribute, but what the change is based on */
+		return 0;
 	l->n++;
 	return buf_put(&l->b, name, strlen(name) + 1);
 }
@@ -259,14 +262,14 @@ static void count(struct diff_counts *n, const struct diff_change *c)
 	}
 }
 
-static int put_head(struct buf *b, const struct digest *parent, const char *message,
-		    const char *label, const struct timespec *time)
+static int put_head(struct buf *b, const char *magic, const struct digest *parent,
+		    const char *message, const char *label, const struct timespec *time)
 {
 	static const struct digest none;
 	int r = mp_put_array(b, 7);
 
 	if (r == 0)
-		r = mp_put_cstr(b, MAGIC);
+		r = mp_put_cstr(b, magic);
 	if (r == 0)
 		r = mp_put_uint(b, VERSION);
 	if (r == 0)
@@ -287,7 +290,7 @@ static int commit_id(struct store *s, unsigned flags, const struct digest *paren
 	cleanup_buf struct buf b = {0};
 	struct diff_counts counts = {0};
 	struct diff d = {0};
-	int r = put_head(&b, parent, message, label, time);
+	int r = put_head(&b, MAGIC, parent, message, label, time);
 
 	if (r == 0)
 		r = diff_run(&d, s, from, to, flags);
@@ -312,6 +315,16 @@ int diff_commit_id(struct store *s, const struct digest *parent, store_layer fro
 	return commit_id(s, DIFF_ALL, parent, from, to, message, label, time, ret_id, ret_counts);
 }
 
+int diff_state_id(const struct store_commit *c, store_layer layer, struct digest *ret_id)
+{
+	cleanup_buf struct buf b = {0};
+	int r = put_head(&b, MAGIC_STATE, &c->parent, c->message, c->label, &c->time);
+
+	if (r == 0)
+		r = mp_put_uint(&b, layer);
+	return r < 0 ? r : digest_of(b.data, b.len, ret_id);
+}
+
 int diff_commit_check(struct store *s, const struct store_commit *c, bool *ret_same)
 {
 	struct store_layer_info li;
@@ -319,6 +332,13 @@ int diff_commit_check(struct store *s, const struct store_commit *c, bool *ret_s
 	store_layer from = 0;
 	struct digest id;
 	int r = store_layer_get(s, c->layer, &li);
+
+	*ret_same = true;
+	if (r == 0 && c->kind == STORE_AUTO) {
+		r = diff_state_id(c, c->layer, &id);
+		if (r == 0 && memcmp(&id, &c->id, sizeof(id)) == 0)
+			return 0;
+	}
 
 	/* As when it was made: automatic states are passed over. */
 	if (r == 0 && li.parent)
@@ -328,5 +348,5 @@ int diff_commit_check(struct store *s, const struct store_commit *c, bool *ret_s
 			      c->label, &c->time, &id, &n);
 	if (r == 0)
 		*ret_same = memcmp(&id, &c->id, sizeof(id)) == 0;
-	return r;
+	return r == -E2BIG ? -ENODATA : r;
 }

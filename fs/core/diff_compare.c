@@ -275,6 +275,8 @@ static int xattr_of(struct diff *d, const struct facts *f, const char *name, str
 static int see_xattr(void *arg, const char *name, size_t value_len)
 {
 	(void)value_len;
+	if (hidden_is_key(name))
+		return 0;
 	return buf_put(arg, name, strlen(name) + 1);
 }
 

@@ -22,6 +22,8 @@ enum side {
 struct arena_block;
 struct arena {
 	struct arena_block *first;
+	size_t used, max; /* bytes; 0: as many as there are */
+	bool full;        /* more was asked for */
 };
 void *arena_get(struct arena *a, size_t n) MUST_USE;
 char *arena_join(struct arena *a, const char *dir, const char *name, size_t len) MUST_USE;
@@ -55,6 +57,11 @@ struct dir {
 	bool shows[2];       /* recorded at that side with @key */
 	bool known[2];       /* @path is final */
 	const char *path[2]; /* "" for the root; NULL: not in the tree at that side */
+	/* on the way to its path: the directory that this one lies below, and by what; NULL: below none */
+	bool climbed[2];
+	struct dir *up[2];
+	const char *rest[2];
+	size_t rest_len[2];
 };
 
 struct diff_source {
@@ -82,6 +89,7 @@ struct diff {
 	size_t nshown[2];
 	bool shown_ready;
 	struct diff_source *sources;
+	size_t paths_max; /* bytes of @arena, most of which are paths; 0: a share of the machine's */
 	bool host_counts; /* a host directory had to be looked at, and was not (DIFF_STORED) */
 
 	struct cand *cands[2]; /* vanished, appeared */
@@ -101,10 +109,14 @@ struct obj {
 	uint32_t mode;
 	uint64_t size;
 	struct host_key key; /* OBJ_HOST: where; OBJ_STORE: its origin, if any */
+	bool elsewhere;      /* OBJ_STORE: and that is not where it is shown */
+	/* What its name took over from the host directory; NULL: nothing, or it is not known (DIFF_HIDDEN) */
+	const struct hidden *hidden;
 };
 
 struct cand {
 	struct obj o;
+	struct dir *dir; /* that it lies in */
 	const char *path;
 	bool used; /* paired */
 };

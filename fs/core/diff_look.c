@@ -214,14 +214,14 @@ static struct dir *shown_find(const struct diff *d, enum side side, const char *
 	return found ? *found : NULL;
 }
 
-/* The path of a host directory that is not recorded at this side. */
-static int host_dir_path(struct diff *d, enum side side, struct dir *dir, const char **ret)
+/* For a host directory that is not recorded at this side. */
+static int climb_host(struct diff *d, enum side side, struct dir *dir)
 {
 	cleanup_free char *rel = NULL;
 	size_t full = strlen(dir->key.rel), n = full;
 	struct dir *top = NULL;
 	struct rec_name rn;
-	const char *path, *rest;
+	const char *rest;
 	int r = d->shown_ready ? 0 : shown_make(d);
 
 	if (r < 0)
@@ -238,20 +238,18 @@ static int host_dir_path(struct diff *d, enum side side, struct dir *dir, const 
 	}
 	if (!top)
 		return 0;
-	r = diff_path(d, side, top, &path);
-	if (r < 0 || !path)
-		return r;
 	rest = dir->key.rel + n + (n ? 1 : 0);
 	r = look_name(d, side, top->ino, rest, strcspn(rest, "/"), &rn);
 	if (r != -ENOENT) /* something recorded hides it */
 		return r;
-	*ret = arena_join(&d->arena, path, rest, strlen(rest));
-	return *ret ? 0 : -ENOMEM;
+	dir->up[side] = top;
+	dir->rest[side] = rest;
+	dir->rest_len[side] = strlen(rest);
+	return 0;
 }
 
-static int recorded_dir_path(struct diff *d, enum side side, struct dir *dir, const char **ret)
+static int climb_recorded(struct diff *d, enum side side, struct dir *dir)
 {
-	const char *above = NULL;
 	struct dir *parent;
 	struct rec_name rn;
 	int r = look_name(d, side, dir->parent[side], dir->name[side], dir->len[side], &rn);
@@ -261,31 +259,71 @@ static int recorded_dir_path(struct diff *d, enum side side, struct dir *dir, co
 	if (rn.ino != dir->ino) /* removed, or replaced by another */
 		return 0;
 	r = diff_dir(d, dir->parent[side], &parent);
-	if (r == 0)
-		r = diff_path(d, side, parent, &above);
-	if (r < 0 || !above)
+	if (r < 0)
 		return r;
-	*ret = arena_join(&d->arena, above, dir->name[side], dir->len[side]);
-	return *ret ? 0 : -ENOMEM;
+	dir->up[side] = parent;
+	dir->rest[side] = dir->name[side];
+	dir->rest_len[side] = dir->len[side];
+	return 0;
 }
 
+/* One directory up. */
+static int climb(struct diff *d, enum side side, struct dir *dir)
+{
+	if (dir->climbed[side])
+		return 0;
+	dir->climbed[side] = true;
+	if (dir->there[side])
+		return climb_recorded(d, side, dir);
+	return dir->key.root ? climb_host(d, side, dir) : 0;
+}
+
+/* @top with what lies between it and @dir, which came @len bytes below. */
+static char *path_below(struct diff *d, enum side side, const struct dir *dir,
+			const struct dir *top, size_t len)
+{
+	const char *above = top->ino == STORE_ROOT_INO ? "" : top->path[side];
+	size_t n = strlen(above);
+	char *path = arena_get(&d->arena, n + len + 1), *at = path + n + len;
+
+	if (!path)
+		return NULL;
+	*at = '\0';
+	for (; dir != top; dir = dir->up[side]) {
+		at -= dir->rest_len[side];
+		memcpy(at, dir->rest[side], dir->rest_len[side]);
+		*--at = '/';
+	}
+	memcpy(path, above, n);
+	return path;
+}
+
+/* Upwards step by step, and not by a call for each: a tree may be deeper than a stack. */
 int diff_path(struct diff *d, enum side side, struct dir *dir, const char **ret)
 {
-	const char *path = NULL;
+	size_t len = 0, steps = 0;
+	struct dir *top = dir;
 	int r = 0;
 
-	if (!dir->known[side]) {
-		dir->known[side] = true; /* a loop in damaged records ends here */
-		if (dir->ino == STORE_ROOT_INO)
-			path = d->view[side] ? "" : NULL;
-		else if (dir->there[side])
-			r = recorded_dir_path(d, side, dir, &path);
-		else if (dir->key.root)
-			r = host_dir_path(d, side, dir, &path);
-		dir->path[side] = path;
-	}
 	*ret = dir->path[side];
-	return r;
+	if (dir->known[side])
+		return 0;
+	while (r == 0 && top && !top->known[side] && top->ino != STORE_ROOT_INO) {
+		r = climb(d, side, top);
+		len += 1 + top->rest_len[side];
+		/* a loop in damaged records ends here */
+		top = ++steps > d->ndirs ? NULL : top->up[side];
+	}
+	if (r < 0)
+		return r;
+	if (top && (top->ino == STORE_ROOT_INO ? d->view[side] != NULL : top->path[side] != NULL)) {
+		dir->path[side] = top == dir ? "" : path_below(d, side, dir, top, len);
+		if (!dir->path[side])
+			return -ENOMEM;
+	}
+	dir->known[side] = true;
+	*ret = dir->path[side];
+	return 0;
 }
 
 /* ---- objects ---- */
@@ -330,6 +368,32 @@ static int host_object(struct diff *d, const struct dir *dir, const char *name, 
 	return 0;
 }
 
+/* Is @key what @dir shows by that name? */
+static bool at_home(const struct dir *dir, enum side side, const char *name, size_t len,
+		    const struct host_key *key)
+{
+	const char *rel = key->rel;
+	size_t n = dir->key.root ? strlen(dir->key.rel) : 0;
+
+	if (!dir->shows[side] || !dir->key.root || strcmp(dir->key.root, key->root) != 0 ||
+	    strncmp(rel, dir->key.rel, n) != 0)
+		return false;
+	rel += n;
+	if (n && *rel++ != '/')
+		return false;
+	return strlen(rel) == len && !memcmp(rel, name, len);
+}
+
+static int stored_object(struct diff *d, enum side side, const struct dir *dir, const char *name,
+			 size_t len, store_ino ino, struct obj *ret)
+{
+	int r = diff_object_of(d, side, ino, ret);
+
+	if (r == 0 && ret->key.root)
+		ret->elsewhere = !at_home(dir, side, name, len, &ret->key);
+	return r;
+}
+
 int diff_object(struct diff *d, enum side side, struct dir *dir, const char *name, size_t len,
 		struct obj *ret)
 {
@@ -342,7 +406,7 @@ int diff_object(struct diff *d, enum side side, struct dir *dir, const char *nam
 		return r;
 	r = look_name(d, side, dir->ino, name, len, &rn);
 	if (r == 0)
-		return rn.ino ? diff_object_of(d, side, rn.ino, ret) : 0;
+		return rn.ino ? stored_object(d, side, dir, name, len, rn.ino, ret) : 0;
 	if (r != -ENOENT)
 		return r;
 	/* a directory that is recorded here without a host directory shows none */

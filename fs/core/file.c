@@ -296,12 +296,33 @@ static bool needs_flush(struct ovl *o, store_ino ino)
 	return yes;
 }
 
+/* Was anything lost that was written to @ino, and nobody told yet? */
+static bool lost(struct ovl *o, store_ino ino)
+{
+	struct node *n;
+	bool yes = false;
+
+	lock_shared(o);
+	n = node_find(o, ino);
+	if (n) {
+		pthread_mutex_lock(&n->lock);
+		yes = n->content && content_lost(n->content->c);
+		pthread_mutex_unlock(&n->lock);
+	}
+	unlock(o);
+	return yes;
+}
+
 int ovl_fsync(struct ovl *o, store_ino ino, bool datasync)
 {
-	(void)datasync; /* one transaction holds both */
-	if (o->flags & OVL_RDONLY || !needs_flush(o, ino))
+	int r = 0;
+
+	(void)datasync; /* both are in the same batches */
+	if (o->flags & OVL_RDONLY)
 		return 0;
-	return flush_join(o);
+	if (needs_flush(o, ino))
+		r = sync_join(o);
+	return r == 0 && lost(o, ino) ? -EIO : r;
 }
 
 int ovl_maybe_mapped(struct ovl *o, int (*fn)(void *arg, store_ino ino), void *arg)

@@ -3,10 +3,14 @@
 #include <stdlib.h>
 
 #include "base/io.h"
+#include "base/thread.h"
+#include "fs/core/journal.h"
 #include "fs/core/ovl_internal.h"
 
 #define CLEAN_PORTION 256 /* nodes or names marked clean in one hold of o->lock */
 #define EAGAIN_TRIES  8
+#define OWED_WAIT     (8u << 20) /* bytes of blocks that are there in part for which a flush may wait */
+#define WAIT_TIMES    8
 #define LOG_IDLE      (1u << 20) /* bytes of the journal that are cut although nothing is dirty */
 
 struct flush_node {
@@ -25,6 +29,7 @@ struct flush {
 	size_t nnodes;
 	struct name **names; /* stay: a snapshot sets name.covers */
 	struct rec_name *values;
+	const struct hidden **hidden; /* of names; NULL: none */
 	size_t nnames;
 	struct content_snap **snaps; /* of nodes, without gaps */
 	size_t nsnaps;
@@ -128,6 +133,8 @@ static int take_names(struct flush *f)
 
 			e->covers = true;
 			f->values[f->nnames] = (struct rec_name){.ino = e->ino, .type = e->type};
+			/* Of a directory that is gone nobody asks. */
+			f->hidden[f->nnames] = e->dir->rec.nlink > 0 ? e->hidden : NULL;
 			f->names[f->nnames++] = e;
 		}
 	}
@@ -142,7 +149,8 @@ static int take_alloc(struct flush *f)
 	f->snaps = calloc(o->ndirty + 1, sizeof(*f->snaps));
 	f->names = calloc(o->nnames + 1, sizeof(struct name *));
 	f->values = calloc(o->nnames + 1, sizeof(*f->values));
-	return f->nodes && f->snaps && f->names && f->values ? 0 : -ENOMEM;
+	f->hidden = calloc(o->nnames + 1, sizeof(struct hidden *));
+	return f->nodes && f->snaps && f->names && f->values && f->hidden ? 0 : -ENOMEM;
 }
 
 static int snapshot(struct flush *f)
@@ -183,6 +191,16 @@ static int put_node(struct store_batch *b, struct flush_node *fn)
 	return r;
 }
 
+static int put_hidden(struct store_batch *b, const struct name *e, const struct hidden *h)
+{
+	char key[HIDDEN_KEY_LEN];
+	uint8_t bytes[HIDDEN_LEN];
+
+	hidden_key(e->name, e->len, key);
+	hidden_encode(h, bytes);
+	return store_batch_xattr(b, e->dir->ino, key, bytes, sizeof(bytes));
+}
+
 static int put_gone(void *arg, store_ino ino)
 {
 	return store_batch_inode_gone(arg, ino);
@@ -198,6 +216,8 @@ static int fill_batch(struct flush *f, struct store_batch *b)
 		const struct name *e = f->names[i];
 
 		r = store_batch_name(b, e->dir->ino, e->name, e->len, &f->values[i]);
+		if (r == 0 && f->hidden[i])
+			r = put_hidden(b, e, f->hidden[i]);
 	}
 	/* Changed by nobody while this flush runs. */
 	return r < 0 ? r : ino_set_each(&f->o->dying, put_gone, b);
@@ -210,6 +230,9 @@ static int store_once(struct flush *f)
 
 	if (r < 0)
 		return r;
+	/* What the log says is over, also when nothing of it is left. */
+	if (f->o->slog.any)
+		store_batch_count(b);
 	r = fill_batch(f, b);
 	if (r < 0) {
 		store_batch_abort(b);
@@ -360,18 +383,23 @@ static void flush_free(struct flush *f)
 	free(f->snaps);
 	free(f->names);
 	free(f->values);
+	free((void *)f->hidden);
 }
 
 int flush_now(struct ovl *o, bool frozen)
 {
 	struct flush f = {.o = o};
+	uint64_t at = 0;
 	int r;
 
+	o->slog.usable = false;
 	if (!frozen)
 		pthread_rwlock_wrlock(&o->freeze);
 	r = commit_go_on(o);
 	/* EX, not shared: setting name.covers must not race with a lookup. */
 	lock_excl(o);
+	if (r == 0 && o->journal)
+		at = journal_end(o->journal);
 	if (r == 0)
 		r = snapshot(&f);
 	unlock(o);
@@ -379,11 +407,13 @@ int flush_now(struct ovl *o, bool frozen)
 		r = take_contents(&f);
 	if (!frozen)
 		pthread_rwlock_unlock(&o->freeze);
-	if (r == 0 && (f.nnodes || f.nnames || o->dying.t.n))
+	if (r == 0 && (f.nnodes || f.nnames || o->dying.t.n || o->slog.any))
 		r = store_all(&f);
 	/* Before anything that it names is used again. */
 	if (r == 0 && o->journal)
 		journal_cut(o->journal);
+	if (r == 0)
+		synclog_flushed(o, at);
 	clean_all(&f, r == 0);
 	bury(o, r == 0);
 	flush_free(&f);
@@ -396,11 +426,20 @@ int flush_now(struct ovl *o, bool frozen)
  * and must not make every change start a flush. */
 static void flush_set_kick(struct ovl *o)
 {
-	size_t left = content_env_dirty(o->cenv) + o->dirty_max / 8;
+	size_t left = content_env_whole(o->cenv) + o->dirty_max / 8;
 	size_t most = orphans_max(o);
 
 	atomic_store(&o->fl.kick_at, left < most ? left : most);
 	atomic_store(&o->fl.inodes_left, atomic_load(&o->ndirty));
+}
+
+/* g->lock. Of one who wants a flush; several of them wait, and frames with them. */
+static void wait_turn(struct flush_group *g)
+{
+	g->waiting++;
+	pthread_cond_wait(&g->cond, &g->lock);
+	if (--g->waiting == 0)
+		pthread_cond_broadcast(&g->cond);
 }
 
 void flush_acquire(struct ovl *o)
@@ -409,7 +448,7 @@ void flush_acquire(struct ovl *o)
 
 	pthread_mutex_lock(&g->lock);
 	while (g->running)
-		pthread_cond_wait(&g->cond, &g->lock);
+		wait_turn(g);
 	g->running = true;
 	g->started++;
 	pthread_mutex_unlock(&g->lock);
@@ -442,7 +481,7 @@ int flush_join(struct ovl *o)
 	want = g->started + 1;
 	while (g->done < want) {
 		if (g->running) {
-			pthread_cond_wait(&g->cond, &g->lock);
+			wait_turn(g);
 			continue;
 		}
 		g->running = true;
@@ -455,6 +494,34 @@ int flush_join(struct ovl *o)
 	r = g->result;
 	pthread_mutex_unlock(&g->lock);
 	return r;
+}
+
+int sync_join(struct ovl *o)
+{
+	struct flush_group *g = &o->fl;
+	uint64_t upto, want;
+	int r;
+
+	if (!o->slog.log || !o->journal)
+		return flush_join(o);
+	upto = journal_end(o->journal);
+	pthread_mutex_lock(&g->lock);
+	want = g->started + 1;
+	while (g->done < want && (g->running || g->waiting))
+		pthread_cond_wait(&g->cond, &g->lock);
+	if (g->done >= want) {
+		r = g->result;
+		pthread_mutex_unlock(&g->lock);
+		return r;
+	}
+	g->running = true;
+	pthread_mutex_unlock(&g->lock);
+	r = synclog_write(o, upto);
+	pthread_mutex_lock(&g->lock);
+	g->running = false;
+	pthread_cond_broadcast(&g->cond);
+	pthread_mutex_unlock(&g->lock);
+	return r == 0 ? 0 : flush_join(o);
 }
 
 int flush_relief(struct ovl *o)
@@ -500,9 +567,28 @@ void flush_kick(struct ovl *o)
 	pthread_mutex_unlock(&g->lock);
 }
 
+/*
+ * Blocks that are there in part cost a flush many times what was written, and programs that write at random places come back to the
+ * same blocks: while they do, the log takes what came since the last time, which is as safe, and the flush waits until nothing comes
+ * for a while or the log has had its turns.
+ */
+static bool may_wait(struct ovl *o, uint64_t *last, unsigned *waited)
+{
+	uint64_t end = o->journal && o->slog.log ? journal_end(o->journal) : *last;
+	bool yes = end != *last && content_env_owed(o->cenv) >= OWED_WAIT &&
+		   content_env_owed(o->cenv) > content_env_whole(o->cenv) &&
+		   !atomic_load(&o->fl.kicked) && *waited < WAIT_TIMES;
+
+	*last = end;
+	*waited = yes ? *waited + 1 : 0;
+	return yes;
+}
+
 static void *flush_main(void *arg)
 {
 	struct ovl *o = arg;
+	uint64_t last = 0;
+	unsigned waited = 0;
 	struct flush_group *g = &o->fl;
 
 	pthread_mutex_lock(&g->lock);
@@ -523,7 +609,9 @@ static void *flush_main(void *arg)
 			break;
 		pthread_mutex_unlock(&g->lock);
 		if (flush_wanted(o))
-			r = flush_join(o); /* kept in fl.error; everything stays dirty */
+			r = may_wait(o, &last, &waited)
+				    ? sync_join(o)
+				    : flush_join(o); /* kept in fl.error; everything stays dirty */
 		else
 			content_env_idle(o->cenv);
 		atomic_store(&g->kicked, false);
@@ -543,14 +631,10 @@ static void *flush_main(void *arg)
 int flush_start(struct ovl *o)
 {
 	struct flush_group *g = &o->fl;
-	pthread_condattr_t a;
 	int r;
 
-	pthread_condattr_init(&a);
-	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
 	pthread_mutex_init(&g->lock, NULL);
-	pthread_cond_init(&g->cond, &a);
-	pthread_condattr_destroy(&a);
+	(void)thread_cond_init(&g->cond);
 	flush_set_kick(o);
 	if (o->flags & OVL_RDONLY)
 		return 0;

@@ -123,6 +123,26 @@ int host_stat_child(struct ovl *o, struct node *dir, const char *name, size_t le
 	return gone_is_enoent(hostsrc_look(src->h, rel, ret));
 }
 
+int host_stat_next(struct ovl *o, struct node *dir, int *fd, const char *name, size_t len,
+		   struct stat *ret)
+{
+	struct host_source *src;
+	int r = host_source_of(o, dir, &src);
+
+	if (r < 0)
+		return r;
+	if (!src)
+		return -ENOENT;
+	if (strlen(dir->rec.origin.rel) + len + 2 > REC_ORIGIN_MAX)
+		return -ENAMETOOLONG;
+	if (*fd < 0)
+		r = gone_is_enoent(hostsrc_dir(src->h, dir->rec.origin.rel, fd));
+	if (r < 0)
+		return r;
+	notify_holding(o);
+	return gone_is_enoent(hostsrc_look_in(src->h, *fd, name, ret));
+}
+
 /* ---- numbers ---- */
 
 static bool same_identity(const struct node *n, const struct stat *st)
@@ -483,9 +503,20 @@ static int load_target(struct node *n)
 	return n->rec.target ? 0 : -ENOMEM;
 }
 
+/* As it was when the tree last looked. */
+static void stat_from_rec(const struct rec_inode *r, struct stat *ret)
+{
+	*ret = (struct stat){.st_mode = r->mode,
+			     .st_dev = r->origin.dev,
+			     .st_ino = r->origin.ino,
+			     .st_size = (off_t)r->size,
+			     .st_mtim = r->mtime,
+			     .st_ctim = r->ctime};
+}
+
 static int materialise_one(struct ovl *o, struct node *n)
 {
-	struct found before = {.covers = true};
+	struct found before = {.covers = true, .host = true};
 	cleanup_name struct name *e = NULL;
 	cleanup_place struct place_plan plan = {0};
 	struct node *dir = n->host_parent;
@@ -508,6 +539,7 @@ static int materialise_one(struct ovl *o, struct node *n)
 	if (n->content)
 		content_follow(n->content->c);
 	n->born = o->layer;
+	stat_from_rec(&n->rec, &before.st);
 	name_set(o, &e, &before, n->ino, n->rec.mode & S_IFMT);
 	place_do(o, n, &plan);
 	node_dirty(o, n);

@@ -113,6 +113,18 @@ void hostpins_put(struct hostpins *p, uint64_t dev, uint64_t ino, int fd)
 		(void)close(fd);
 }
 
+int hostpins_use(struct hostpins *p, uint64_t dev, uint64_t ino)
+{
+	int r;
+
+	pthread_mutex_lock(&p->lock);
+	r = use_locked(p, dev, ino)                                   ? 1
+	    : p->table.n < p->max && atomic_load(p->all) < p->all_max ? 0
+								      : -EMFILE;
+	pthread_mutex_unlock(&p->lock);
+	return r;
+}
+
 void hostpins_drop(struct hostpins *p, uint64_t dev, uint64_t ino)
 {
 	struct hostpin *k;

@@ -38,6 +38,8 @@ int hostpins_init(struct hostpins *p, unsigned max, atomic_uint *all, unsigned a
 void hostpins_release(struct hostpins *p);
 /* Takes @fd, and may close it at once: the file is held already, or there is no memory. */
 void hostpins_put(struct hostpins *p, uint64_t dev, uint64_t ino, int fd);
+/* 1: it is held, and was used now; 0: it may be, without another giving way; -EMFILE: not so. */
+int hostpins_use(struct hostpins *p, uint64_t dev, uint64_t ino) MUST_USE;
 void hostpins_drop(struct hostpins *p, uint64_t dev, uint64_t ino);
 /* Until @keep are left. */
 void hostpins_trim(struct hostpins *p, unsigned keep);

@@ -218,6 +218,48 @@ int hostsrc_look(struct hostsrc *h, const char *rel, struct stat *ret)
 	return r;
 }
 
+int hostsrc_dir(struct hostsrc *h, const char *rel, int *ret_fd)
+{
+	int fd = hostsrc_open_below(h, rel, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+
+	if (fd < 0)
+		return fd;
+	*ret_fd = fd;
+	return 0;
+}
+
+static void hold(struct hostsrc *h, int dir_fd, const char *name, const struct stat *st)
+{
+	cleanup_fd int fd = -1;
+	struct stat is;
+
+	if (hostpins_use(&h->pins, st->st_dev, st->st_ino) != 0)
+		return;
+	fd = openat(dir_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0 && fstat(fd, &is) == 0 && is.st_dev == st->st_dev && is.st_ino == st->st_ino)
+		hostpins_put(&h->pins, st->st_dev, st->st_ino, steal_fd(&fd));
+}
+
+int hostsrc_look_in(struct hostsrc *h, int dir_fd, const char *name, struct stat *ret)
+{
+	struct stat st;
+	int r = fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? ret_nerrno() : 0;
+
+	/* As in stat_open. */
+	for (int tries = 0; r == 0 && st.st_nlink == 0 && tries < NLINK_TRIES; tries++)
+		r = fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? ret_nerrno() : 0;
+	if (r < 0)
+		return r;
+	if (st.st_nlink == 0)
+		st.st_nlink = 1;
+	if (!hostsrc_shown(h, &st))
+		return -ENOENT;
+	if (S_ISREG(st.st_mode))
+		hold(h, dir_fd, name, &st);
+	*ret = st;
+	return 0;
+}
+
 bool hostsrc_nameless(struct hostsrc *h, long long age_ms,
 		      void (*fn)(void *arg, uint64_t dev, uint64_t ino), void *arg)
 {

@@ -50,6 +50,10 @@ int hostsrc_stat(struct hostsrc *h, const char *rel, struct stat *ret) MUST_USE;
 /* The same, and a regular file is held from now on: until hostsrc_forget(), or until it is the least recently used
  * of too many. */
 int hostsrc_look(struct hostsrc *h, const char *rel, struct stat *ret) MUST_USE;
+/* A descriptor of the directory @rel, whose names are to be looked at in turn. */
+int hostsrc_dir(struct hostsrc *h, const char *rel, int *ret_fd) MUST_USE;
+/* hostsrc_look of @name in it, with fewer calls; but no file that is held gives way to this one. */
+int hostsrc_look_in(struct hostsrc *h, int dir_fd, const char *name, struct stat *ret) MUST_USE;
 /* Nobody needs the file any more that @rel named; NULL: only its descriptor from hostsrc_look() is known. */
 void hostsrc_forget(struct hostsrc *h, const char *rel, uint64_t dev, uint64_t ino);
 /* The held ones that have no name left on the host, of those not looked at for @age_ms; asks the host, so hold

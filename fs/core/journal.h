@@ -24,7 +24,7 @@
 #include "base/err.h"
 
 /* Of everything that lies in the memory: this layout, and the records of fs/core/redo.h. */
-#define JOURNAL_VERSION 3
+#define JOURNAL_VERSION 6
 
 struct journal;
 
@@ -80,6 +80,14 @@ uint64_t journal_unit_name(const struct journal *j, const uint8_t *p);
 /* One batch of @n pieces. -ENOMEM: nothing was written. */
 int journal_append(struct journal *j, enum journal_log log, const struct iovec *iov,
 		   size_t n) MUST_USE;
+/* A place in JOURNAL_CHANGES: the number of bytes that were ever appended to it. */
+uint64_t journal_end(const struct journal *j);
+/* Every batch of JOURNAL_CHANGES from the place @at on, which no cut has reached; *ret_end: the place behind them. Nobody
+ * appends meanwhile. Nonzero from @fn, which may ask for units, stops and is returned. */
+int journal_read_from(struct journal *j, uint64_t at, uint64_t *ret_end,
+		      int (*fn)(void *arg, const uint8_t *p, size_t n), void *arg) MUST_USE;
+/* Bytes [off, off + n) of the unit of a name, as they are now; false: it has been used for something else since. */
+bool journal_unit_copy(struct journal *j, uint64_t name, size_t off, void *p, size_t n);
 /* Bytes between the start and the end. */
 uint64_t journal_size(const struct journal *j, enum journal_log log);
 
@@ -101,7 +109,8 @@ void journal_reset(struct journal *j);
 /* Every batch in order; nonzero from @fn stops and is returned. -EBADMSG: damaged. */
 int journal_read(struct journal *j, enum journal_log log,
 		 int (*fn)(void *arg, const uint8_t *p, size_t n), void *arg) MUST_USE;
-/* The unit of a name, which stays in use; NULL: it has been used for something else since. */
-uint8_t *journal_unit_adopt(struct journal *j, uint64_t name);
+/* The unit of a name, which stays in use; once for each name. -ENOENT: it has been used for something else since; -EBADMSG: it is
+ * a log's, or adopted already. */
+int journal_unit_adopt(struct journal *j, uint64_t name, uint8_t **ret) MUST_USE;
 /* Every unit that is in no log and was not adopted or got since the opening is free from now on. */
 void journal_sweep(struct journal *j);

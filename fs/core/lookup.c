@@ -1,9 +1,11 @@
 /* Finding inodes by name and by path, and giving them back. */
 #include <stdlib.h>
 
+#include "base/io.h"
 #include "fs/core/ovl_internal.h"
 
 #define WALK_LINKS_MAX 40
+#define OVERTAKEN_MS   5000
 
 static uint32_t name_ttl(const struct ovl *o, const struct node *dir, bool host)
 {
@@ -39,6 +41,34 @@ int lookup_locked(struct ovl *o, struct node *dir, const char *name, size_t len,
 	}
 	node_entry(o, n, name_ttl(o, dir, f.host), ret);
 	return 0;
+}
+
+static int show_host(struct ovl *o, struct node *dir, struct node *n, struct ovl_entry *ret)
+{
+	int r = node_may(o, n, POLICY_MAY_PASS, NULL);
+
+	if (r < 0)
+		node_reap(o, n);
+	else
+		node_entry(o, n, name_ttl(o, dir, true), ret);
+	return r;
+}
+
+int lookup_host(struct ovl *o, struct node *dir, const char *name, size_t len,
+		const struct stat *st, struct ovl_entry *ret)
+{
+	struct node *n;
+	int r = host_node(o, dir, name, len, st, &n);
+
+	if (r < 0)
+		return r;
+	node_found(o, dir, name, len, n);
+	return show_host(o, dir, n, ret);
+}
+
+int lookup_believed(struct ovl *o, struct node *dir, store_ino ino, struct ovl_entry *ret)
+{
+	return show_host(o, dir, node_find(o, ino), ret);
 }
 
 /* Under o->lock shared. -EAGAIN: it is unknown, or a refusal, which takes more than this. */
@@ -136,6 +166,14 @@ static void forget_old(struct ovl *o, struct node *n, store_ino ino)
 	known_forget(o, ino);
 }
 
+/* The kernel hands out requests before what it gives back, so that a FORGET of what a dead process has counted may come
+ * after the answer to a later lookup, and be greater than what was counted here. Then that reference stays. Where it was
+ * meant after all, the inode is held until the mount is over. */
+static bool given_since(const struct node *n)
+{
+	return atomic_load(&n->nlookup) > 0 && io_now_ms() - atomic_load(&n->given) < OVERTAKEN_MS;
+}
+
 void ovl_forget(struct ovl *o, store_ino ino, uint64_t n)
 {
 	struct node *node;
@@ -149,11 +187,13 @@ void ovl_forget(struct ovl *o, store_ino ino, uint64_t n)
 	if (node) {
 		uint64_t had = atomic_load(&node->nlookup);
 
+		old = old && had < n;
+		if (old && given_since(node))
+			n = 0;
 		/* A front end that counts wrongly must not bring down the count of others. */
 		while (!atomic_compare_exchange_weak(&node->nlookup, &had, had > n ? had - n : 0))
 			;
 		last = had <= n;
-		old = old && had < n;
 	}
 	unlock(o);
 	if (!last && !old)

@@ -138,10 +138,16 @@ int name_prepare(struct ovl *o, struct node *dir, const char *name, size_t len, 
 	return 0;
 }
 
+static void name_free(struct name *e)
+{
+	free(e->hidden);
+	free(e);
+}
+
 void name_cancel(struct name *e)
 {
 	if (e && !e->linked)
-		free(e);
+		name_free(e);
 }
 
 void name_cancelp(struct name **e)
@@ -177,7 +183,17 @@ void name_drop(struct ovl *o, struct name *e)
 			e->next->prev = e->prev;
 		o->nnames--;
 	}
-	free(e);
+	name_free(e);
+}
+
+/* Without memory it stays unknown, and the change is taken for a conflict when it is brought back. */
+static void name_hide(struct ovl *o, struct name *e, const struct stat *st)
+{
+	e->hidden = malloc(sizeof(*e->hidden));
+	if (!e->hidden)
+		return;
+	hidden_of(st, e->hidden);
+	redo_hidden(o, e->dir->ino, e->name, e->len, e->hidden);
 }
 
 void name_set(struct ovl *o, struct name **ep, const struct found *before, store_ino ino,
@@ -193,9 +209,11 @@ void name_set(struct ovl *o, struct name **ep, const struct found *before, store
 	if (!e->linked) {
 		e->covers = before->covers;
 		if (ino == 0 && !e->covers) {
-			free(e);
+			name_free(e);
 			return;
 		}
+		if (before->host && !(dir->rec.origin.flags & REC_ORIGIN_PUBLIC))
+			name_hide(o, e, &before->st);
 		name_link(o, e);
 	} else if (ino == 0 && !e->covers) {
 		name_drop(o, e);
@@ -224,6 +242,21 @@ int name_put(struct ovl *o, struct node *dir, const char *name, size_t len, stor
 	return 0;
 }
 
+int name_put_hidden(struct ovl *o, struct node *dir, const char *name, size_t len,
+		    const struct hidden *h)
+{
+	struct name *e = name_find(o, dir, name, len);
+
+	if (!e) /* a flush that was not heard of has both */
+		return 0;
+	if (!e->hidden)
+		e->hidden = malloc(sizeof(*e->hidden));
+	if (!e->hidden)
+		return -ENOMEM;
+	*e->hidden = *h;
+	return 0;
+}
+
 void name_committed(struct ovl *o, struct name *e, uint64_t gen)
 {
 	struct node *dir = e->dir;
@@ -241,7 +274,7 @@ void name_free_all(struct ovl *o)
 	for (size_t i = 0; i < o->names.nslots; i++) {
 		for (struct table_link *l = o->names.slots[i], *next; l; l = next) {
 			next = l->next;
-			free(l);
+			name_free((struct name *)l);
 		}
 	}
 	table_release(&o->names);

@@ -1,6 +1,7 @@
 /* The inode table: finding, loading, references, attributes. */
 #include <stdlib.h>
 
+#include "base/io.h"
 #include "fs/core/ovl_internal.h"
 
 #define INO_BLOCK 4096
@@ -331,6 +332,8 @@ void node_entry(struct ovl *o, struct node *n, uint32_t name_valid, struct ovl_e
 	ret->valid_ms = name_valid;
 	node_attr(o, n, &ret->attr);
 	node_used(n);
+	if (n->held)
+		atomic_store(&n->given, io_now_ms());
 	if (atomic_fetch_add(&n->nlookup, 1) == 0)
 		redo_known(o, n);
 }

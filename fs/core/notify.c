@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "base/io.h"
+#include "base/thread.h"
 #include "fs/core/ovl_internal.h"
 
 #define HOUSE_MS 500 /* between two rounds of housekeeping */
@@ -116,14 +117,10 @@ int notify_start(struct ovl *o)
 void notify_init(struct ovl *o)
 {
 	struct notifier *nt = &o->notifier;
-	pthread_condattr_t a;
 
 	nt->last = &nt->first;
 	pthread_mutex_init(&nt->lock, NULL);
-	pthread_condattr_init(&a);
-	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-	pthread_cond_init(&nt->cond, &a);
-	pthread_condattr_destroy(&a);
+	(void)thread_cond_init(&nt->cond);
 }
 
 int ovl_notify_begin(struct ovl *o, const struct ovl_notify *n)

@@ -12,6 +12,8 @@
 #define FULL_MS           200   /* so long a full disk is not asked again */
 #define DIRTY_MAX_DEFAULT (64u << 20)
 #define INODES_DEFAULT    262144
+/* What a flush may have to put together of blocks that are there in part, in dirty_max. */
+#define OWED_TIMES        4
 #define DIRTY_INODES      65536
 
 void lock_shared(struct ovl *o)
@@ -85,7 +87,8 @@ static int disk_check(struct ovl *o)
 
 	if (!max)
 		return 0;
-	waiting = content_env_dirty(o->cenv) + inodes_waiting(o) * INODE_COST;
+	waiting = content_env_whole(o->cenv) + content_env_owed(o->cenv) +
+		  inodes_waiting(o) * INODE_COST;
 	if (store_written(o->store) < max && store_written(o->store) + waiting >= max) {
 		r = flush_join(o);
 		if (r < 0)
@@ -132,7 +135,9 @@ void change_end(struct ovl *o)
 {
 	pthread_rwlock_unlock(&o->freeze);
 	/* Early: the disk works while the writer goes on, and few buffers serve many blocks. */
-	if (content_env_dirty(o->cenv) > atomic_load(&o->fl.kick_at) ||
+	if (content_env_whole(o->cenv) > atomic_load(&o->fl.kick_at) ||
+	    content_env_dirty(o->cenv) > o->dirty_max / 2 ||
+	    content_env_owed(o->cenv) > OWED_TIMES * o->dirty_max ||
 	    inodes_waiting(o) > DIRTY_INODES / 2 || logged(o) > o->dirty_max / 2)
 		flush_kick(o);
 }
@@ -198,6 +203,7 @@ static void ovl_free(struct ovl *o)
 	buf_release(&o->changed);
 	buf_release(&o->changed_nodes);
 	buf_release(&o->known_log);
+	buf_release(&o->slog.buf);
 	policy_free(o->policy);
 	judge_release(&o->judge);
 	notify_release(o);
@@ -205,6 +211,40 @@ static void ovl_free(struct ovl *o)
 	pthread_rwlock_destroy(&o->lock);
 	pthread_rwlock_destroy(&o->freeze);
 	free(o);
+}
+
+/* Nobody holds a reference any more: inodes without links end now. */
+static void forget_all(struct ovl *o)
+{
+	lock_excl(o);
+	for (size_t i = 0; i < o->nodes.nslots; i++) {
+		for (struct table_link *l = o->nodes.slots[i], *next; l; l = next) {
+			struct node *n = (struct node *)l;
+
+			next = l->next;
+			n->held = false;
+			if (n->rec.nlink > 0)
+				continue;
+			atomic_store(&n->nlookup, 0);
+			/* The directory of a host file goes with it, and may be the next one. */
+			if (next)
+				node_pin((struct node *)next);
+			node_reap(o, n);
+			if (next)
+				atomic_fetch_sub(&((struct node *)next)->pins, 1);
+		}
+	}
+	unlock(o);
+}
+
+/* Whoever had a file without a name open is dead. */
+static int replay(struct ovl *o, uint64_t batches)
+{
+	int r = synclog_replay(o, batches);
+
+	if (r == 0 && o->slog.any)
+		forget_all(o);
+	return r;
 }
 
 static int ovl_load(struct ovl *o)
@@ -223,6 +263,10 @@ static int ovl_load(struct ovl *o)
 		r = content_env_new(o->store, o->view, o->journal, &o->cenv);
 	if (r == 0)
 		r = root_load(o);
+	/* A journal knows more than the log, which the next flush voids all the same. */
+	o->slog.any = o->resumed;
+	if (r == 0 && !o->resumed && !(o->flags & OVL_RDONLY))
+		r = replay(o, li.batches);
 	if (r == 0 && o->reopened_dirty && !(o->flags & OVL_RDONLY))
 		r = leftovers_load(o);
 	if (r == 0 && o->resumed)
@@ -254,6 +298,7 @@ int ovl_open(const struct ovl_opts *opts, struct ovl **ret)
 	if (!o)
 		return -ENOMEM;
 	o->store = opts->store;
+	o->slog.log = opts->log;
 	hostsrc_all_init(&o->host_all);
 	o->layer = opts->layer;
 	o->flags = opts->flags;
@@ -299,30 +344,6 @@ int ovl_open(const struct ovl_opts *opts, struct ovl **ret)
 	return 0;
 }
 
-/* Nobody holds a reference any more: inodes without links end now. */
-static void forget_all(struct ovl *o)
-{
-	lock_excl(o);
-	for (size_t i = 0; i < o->nodes.nslots; i++) {
-		for (struct table_link *l = o->nodes.slots[i], *next; l; l = next) {
-			struct node *n = (struct node *)l;
-
-			next = l->next;
-			n->held = false;
-			if (n->rec.nlink > 0)
-				continue;
-			atomic_store(&n->nlookup, 0);
-			/* The directory of a host file goes with it, and may be the next one. */
-			if (next)
-				node_pin((struct node *)next);
-			node_reap(o, n);
-			if (next)
-				atomic_fetch_sub(&((struct node *)next)->pins, 1);
-		}
-	}
-	unlock(o);
-}
-
 int ovl_close(struct ovl *o)
 {
 	int r = 0;
@@ -334,6 +355,8 @@ int ovl_close(struct ovl *o)
 	if (!(o->flags & OVL_RDONLY)) {
 		forget_all(o);
 		r = flush_join(o);
+		if (r == 0)
+			synclog_done(o);
 	}
 	ovl_free(o);
 	return r;
@@ -400,6 +423,16 @@ bool ovl_broken(struct ovl *o)
 int ovl_flush(struct ovl *o)
 {
 	return o->flags & OVL_RDONLY ? 0 : flush_join(o);
+}
+
+void ovl_use_log(struct ovl *o, bool on)
+{
+	atomic_store(&o->slog.off, !on);
+}
+
+int ovl_sync(struct ovl *o)
+{
+	return o->flags & OVL_RDONLY ? 0 : sync_join(o);
 }
 
 void ovl_set_disk_max(struct ovl *o, uint64_t max)

@@ -52,12 +52,16 @@ struct ovl_notify {
 };
 
 struct journal;
+struct store_log;
 
 struct ovl_opts {
 	struct store *store; /* lent, outlives the ovl */
 	/* Lent, outlives the ovl; what is acknowledged is in it until it is flushed (fs/core/journal.h). Emptied
 	 * at open unless OVL_RESUME. NULL: none. */
 	struct journal *journal;
+	/* Lent, outlives the ovl: of the environment whose open layer @layer is. With a journal an fsync writes to it what
+	 * otherwise would take a flush; what it says of @layer is part of the tree. NULL: none. */
+	struct store_log *log;
 	store_layer layer; /* open and this process's own, or any with OVL_RDONLY */
 	unsigned flags;
 	/* What is allowed (policy/rules.h); NULL: everything. Fixed for the life of the ovl. Copied. */
@@ -227,8 +231,12 @@ int ovl_fsync(struct ovl *o, store_ino ino, bool datasync) MUST_USE;
 
 /* ---- the whole tree ---- */
 
-/* All that is dirty, durably. */
+/* All that is dirty, durably in the store. */
 int ovl_flush(struct ovl *o) MUST_USE;
+/* All that is dirty, durably: who opens the tree after any crash finds it, but the store may not show it yet. */
+int ovl_sync(struct ovl *o) MUST_USE;
+/* Not @on: from now on that, and ovl_fsync, is a flush, and once the next flush is done the log of the environment says nothing. */
+void ovl_use_log(struct ovl *o, bool on);
 
 /* With all changes held off: complete partly copied host files, flush, call @seal (which seals the
  * layer in the store and gives its new open child), continue on the child. The time changes are held
@@ -239,6 +247,13 @@ int ovl_commit(struct ovl *o, int (*seal)(void *arg, store_layer *ret_open), voi
  * are kept so that a move loses nothing. */
 int ovl_commit_as_is(struct ovl *o, int (*seal)(void *arg, store_layer *ret_open),
 		     void *arg) MUST_USE;
+
+/* An inode becomes the tree's own: recorded, and its bytes, if it is a file, copied, as they are now. It does not change, and knows nothing of
+ * the host from here on; a directory, which shows its names from there, does. */
+int ovl_own(struct ovl *o, store_ino ino) MUST_USE;
+/* The same of a directory each of whose names is the tree's own, or removed: it shows no other any more, whatever the host makes where it was. It
+ * stays what it is while it has names that are not (a policy may hide some). */
+int ovl_own_names(struct ovl *o, store_ino ino) MUST_USE;
 
 /* Inodes that shared mappings may have dirtied in the kernel: looked up, and written at some time.
  * The caller makes the kernel push them (notify_inval_inode) before a commit. */
@@ -265,9 +280,10 @@ int ovl_changes(struct ovl *o, uint64_t since, int (*fn)(void *arg, const char *
 
 /* ---- policy ---- */
 
-/* Is there something below a writable place that cannot be written? Then an opening is to be asked for, so that it
- * fails and not the first write. */
-bool ovl_opens_matter(const struct ovl *o);
+/* Is there something that cannot be written, and that Landlock does not keep from being opened for it: below a writable
+ * place, or beside one that is missing or behind a symbolic link, or anywhere where there is no Landlock? Then an opening
+ * is to be asked for, so that it fails and not the first write, and nobody maps what he could change in the kernel's memory alone. */
+bool ovl_opens_matter(struct ovl *o);
 /* May @ino be opened for reading, or for changes; a directory: for its names? */
 int ovl_may_open(struct ovl *o, store_ino ino, bool change) MUST_USE;
 

@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "fs/core/content.h"
+#include "fs/core/hidden.h"
 #include "fs/core/hostsrc.h"
 #include "fs/core/ino_set.h"
 #include "fs/core/journal.h"
@@ -75,6 +76,9 @@ struct name {
 	uint64_t gen;
 	bool covers;
 	bool linked; /* in the tables; false: prepared for a change that is about to happen */
+	struct hidden *
+		hidden; /* the host file that it took over, until a flush has it; NULL: none, or no memory for it. Never
+				* changes once linked. Owned */
 	size_t len;
 	char name[];
 };
@@ -138,8 +142,9 @@ struct node {
 	struct listing *listing;              /* EX */
 	struct host_source *src;              /* EX to set; of rec.origin.root, once opened */
 	struct node *host_parent; /* EX: host_only: pinned, so that it can be materialised */
-	bool held;  /* EX: beside nlookup there are references that a dead process has counted */
-	bool known; /* ATTR: JOURNAL_KNOWN says something of it */
+	bool held; /* EX: beside nlookup there are references that a dead process has counted */
+	atomic_int_least64_t given;   /* ms: when the last reference was given out, while held */
+	bool known;                   /* ATTR: JOURNAL_KNOWN says something of it */
 	bool redo_pending;            /* EX: in o->redo_nodes */
 	struct node *redo_next;       /* EX */
 	uint64_t redo_epoch;          /* ATTR: when the journal last got all of it */
@@ -221,8 +226,9 @@ struct flush_group {
 	pthread_mutex_t lock;
 	pthread_cond_t cond; /* CLOCK_MONOTONIC */
 	uint64_t started, done;
-	bool running;
-	int result; /* of flush @done */
+	bool running;     /* a flush, or the writing of a frame */
+	unsigned waiting; /* for a flush: frames stand back */
+	int result;       /* of flush @done */
 	bool stop, thread_running;
 	pthread_t thread;
 	atomic_bool kicked;
@@ -231,6 +237,17 @@ struct flush_group {
 		kick_at;  /* bytes dirty from which the next flush does not wait for its time */
 	atomic_int error; /* the last flush failed with this; changes that grow are refused */
 	atomic_int_least64_t failed; /* ms: when the last one that did failed */
+};
+
+/* synclog.c. Of whoever has flush_group.running. */
+struct sync_log {
+	struct store_log *log; /* lent; NULL: none */
+	bool usable;           /* since the last flush that ended well */
+	bool any;              /* there are frames that the next flush has to void */
+	atomic_bool off;       /* ovl_use_log */
+	uint64_t batches;      /* of the layer, in the store */
+	uint64_t at;           /* place in the journal: all before is durable */
+	struct buf buf;
 };
 
 struct ovl {
@@ -280,6 +297,7 @@ struct ovl {
 	struct change_log log;
 	struct notifier notifier;
 	struct flush_group fl;
+	struct sync_log slog;
 
 	/* The journal. NULL: none. The records of a hold of o->lock are collected and appended at its end. */
 	struct journal *journal;
@@ -304,6 +322,8 @@ struct ovl {
 /* EX: what changed in this hold. */
 void redo_name(struct ovl *o, store_ino dir, const char *name, size_t len, store_ino ino,
 	       uint32_t type);
+void redo_hidden(struct ovl *o, store_ino dir, const char *name, size_t len,
+		 const struct hidden *h);
 void redo_place(struct ovl *o, store_ino ino, store_ino parent, const char *name, size_t len,
 		bool present);
 void redo_gone(struct ovl *o, store_ino ino, bool dead);
@@ -333,6 +353,24 @@ void redo_written(struct ovl *o, struct node *n);
 struct redo_node redo_node_info(struct ovl *o, struct node *n);
 /* At open. */
 int redo_all(struct ovl *o) MUST_USE;
+/* The same of batches of CHANGES that come from elsewhere; EX from begin to end, whose result it is or @r. */
+struct redo;
+int redo_begin(struct ovl *o, struct redo **ret) MUST_USE;
+int redo_batch(struct redo *x, const uint8_t *p, size_t n) MUST_USE;
+int redo_end(struct redo *x, int r) MUST_USE;
+
+/* ---- synclog.c: flush_group.running, or at open and close ---- */
+
+/* All that the journal has up to @want is durable. 1: only a flush can do that. */
+int synclog_write(struct ovl *o, uint64_t want) MUST_USE;
+/* A flush has ended well that held all up to @at. */
+void synclog_flushed(struct ovl *o, uint64_t at);
+/* The tree goes on in a layer without batches. */
+void synclog_layer(struct ovl *o);
+/* Everything is in the store. */
+void synclog_done(struct ovl *o);
+/* At open: what a process that died left, over the layer's @batches batches. */
+int synclog_replay(struct ovl *o, uint64_t batches) MUST_USE;
 
 /* ---- known.c (EX) ---- */
 
@@ -491,6 +529,9 @@ void name_set(struct ovl *o, struct name **e, const struct found *before, store_
 /* At open, from the journal: the name is as a dead process left it. */
 int name_put(struct ovl *o, struct node *dir, const char *name, size_t len, store_ino ino,
 	     uint32_t type) MUST_USE;
+/* The same: what it took over. */
+int name_put_hidden(struct ovl *o, struct node *dir, const char *name, size_t len,
+		    const struct hidden *h) MUST_USE;
 void name_drop(struct ovl *o, struct name *e);
 /* The snapshot @gen is in the store. */
 void name_committed(struct ovl *o, struct name *e, uint64_t gen);
@@ -523,6 +564,9 @@ bool listing_empty(const struct listing *l);
 int host_source_of(struct ovl *o, struct node *n, struct host_source **ret) MUST_USE;
 int host_stat_child(struct ovl *o, struct node *dir, const char *name, size_t len,
 		    struct stat *ret) MUST_USE;
+/* The same of many: *@fd, -1 at first and the caller's to close, is the directory's. */
+int host_stat_next(struct ovl *o, struct node *dir, int *fd, const char *name, size_t len,
+		   struct stat *ret) MUST_USE;
 /* The inode that shows the host file @name of @dir. */
 int host_node(struct ovl *o, struct node *dir, const char *name, size_t len, const struct stat *st,
 	      struct node **ret) MUST_USE;
@@ -587,6 +631,11 @@ void change_inode(struct ovl *o, store_ino ino);
  * refusal is nobody's. */
 int lookup_locked(struct ovl *o, struct node *dir, const char *name, size_t len, bool judged,
 		  struct ovl_entry *ret) MUST_USE;
+/* The same, judged, of a name that neither memory nor the store knows, whose host file is @st. */
+int lookup_host(struct ovl *o, struct node *dir, const char *name, size_t len,
+		const struct stat *st, struct ovl_entry *ret) MUST_USE;
+/* The same of a host name that leads to @ino, which is in memory, and was asked for just before. */
+int lookup_believed(struct ovl *o, struct node *dir, store_ino ino, struct ovl_entry *ret) MUST_USE;
 /* EX. */
 int path_of(struct ovl *o, store_ino ino, struct buf *out) MUST_USE;
 
@@ -623,6 +672,8 @@ void node_unmake(struct ovl *o, struct node *n);
 
 /* ---- flush.c ---- */
 int flush_join(struct ovl *o) MUST_USE;
+/* All that is acknowledged is on the disk: by a flush, or in the log. */
+int sync_join(struct ovl *o) MUST_USE;
 /* Wait for the flush under way, or run one: afterwards less is dirty, not necessarily what the caller
  * changed. */
 int flush_relief(struct ovl *o) MUST_USE;

@@ -13,7 +13,8 @@ struct dirread {
 	bool plus;
 	readdir_fn fn;
 	void *arg;
-	bool given; /* something was taken in this call */
+	bool given;  /* something was taken in this call */
+	int host_fd; /* of the host's directory, once one of its names was asked for; -1 */
 };
 
 static int give(struct dirread *d, const char *name, uint64_t cookie, const struct ovl_entry *e)
@@ -58,12 +59,45 @@ static void unlook(struct dirread *d, store_ino ino)
 	}
 }
 
+/* EX. The inode that the host's name has shown, when the host has been asked of it not long ago; else NULL. */
+static struct node *believed(struct dirread *d, const struct listing_entry *le)
+{
+	struct node *n = le->ino ? node_find(d->o, le->ino) : NULL;
+
+	return n && n->host_only && n->rec.parent == d->dir->ino && n->rec.name_len == le->len &&
+			       !memcmp(n->rec.name, le->name, le->len) && !host_stale(d->o, n)
+		       ? n
+		       : NULL;
+}
+
+/* EX. A name of the host is one that neither memory nor the store knows: the listing is kept right. */
+static int look_up(struct dirread *d, struct listing_entry *le, struct ovl_entry *ret)
+{
+	const struct node *n = le->host ? believed(d, le) : NULL;
+	struct stat st;
+	int r;
+
+	if (n)
+		return lookup_believed(d->o, d->dir, n->ino, ret);
+	if (!le->host)
+		return lookup_locked(d->o, d->dir, le->name, le->len, true, ret);
+	r = host_stat_next(d->o, d->dir, &d->host_fd, le->name, le->len, &st);
+	if (r == -ENOENT)
+		*ret = (struct ovl_entry){0};
+	if (r == 0)
+		r = lookup_host(d->o, d->dir, le->name, le->len, &st, ret);
+	/* As in number_host: what lookup says is what a listing shows. */
+	if (r == 0)
+		le->ino = ret->ino;
+	return r == -ENOENT ? 0 : r;
+}
+
 /* EX. 1 to stop, 0 to go on (also past a host name that went away). */
-static int emit_plus(struct dirread *d, const struct listing_entry *le)
+static int emit_plus(struct dirread *d, struct listing_entry *le)
 {
 	struct ovl_entry e;
 	store_ino ino;
-	int r = lookup_locked(d->o, d->dir, le->name, le->len, true, &e);
+	int r = look_up(d, le, &e);
 
 	if (r == -EIO || r == -EACCES || (r < 0 && r != -ENOMEM && le->host))
 		return emit_name(d, le);
@@ -181,7 +215,7 @@ int ovl_readdir(struct ovl *o, store_ino dir, uint64_t cookie, bool plus,
 		int (*fn)(void *arg, const char *name, uint64_t cookie, const struct ovl_entry *e),
 		void *arg)
 {
-	struct dirread d = {.o = o, .plus = plus, .fn = fn, .arg = arg};
+	struct dirread d = {.o = o, .plus = plus, .fn = fn, .arg = arg, .host_fd = -1};
 	int r;
 
 	lock_shared(o);
@@ -212,6 +246,7 @@ int ovl_readdir(struct ovl *o, store_ino dir, uint64_t cookie, bool plus,
 		node_reap(o, d.dir);
 	}
 	unlock(o);
+	cleanup_fdp(&d.host_fd);
 	return r < 0 ? r : 0;
 }
 

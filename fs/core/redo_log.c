@@ -91,6 +91,16 @@ void redo_name(struct ovl *o, store_ino dir, const char *name, size_t len, store
 		put(o, &o->changed, REDO_NAME, dir, &r, sizeof(r), name, len);
 }
 
+void redo_hidden(struct ovl *o, store_ino dir, const char *name, size_t len, const struct hidden *h)
+{
+	uint8_t bytes[HIDDEN_LEN];
+
+	if (!logs(o))
+		return;
+	hidden_encode(h, bytes);
+	put(o, &o->changed, REDO_HIDDEN, dir, bytes, sizeof(bytes), name, len);
+}
+
 void redo_place(struct ovl *o, store_ino ino, store_ino parent, const char *name, size_t len,
 		bool present)
 {

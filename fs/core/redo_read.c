@@ -13,6 +13,7 @@ struct redo {
 	struct ino_set gone, missing;
 	struct table orphans;
 	uint64_t records;
+	bool foreign; /* not from the journal that is there: nothing in it is named by a record */
 };
 
 struct orphan {
@@ -201,14 +202,20 @@ static int gone(struct redo *x, store_ino ino, const uint8_t *p, size_t len)
 
 /* ---- names ---- */
 
+/* As the kernel would have made it. */
+static bool name_ok(const char *name, size_t len)
+{
+	return len && len <= STORE_NAME_MAX && !memchr(name, '/', len) && !memchr(name, 0, len) &&
+	       !(name[0] == '.' && (len == 1 || (len == 2 && name[1] == '.')));
+}
+
 static int name_of(const uint8_t *p, size_t len, struct redo_name *ret, const char **ret_name)
 {
 	if (len < sizeof(*ret))
 		return -EBADMSG;
 	memcpy(ret, p, sizeof(*ret));
 	*ret_name = (const char *)p + sizeof(*ret);
-	return ret->len == len - sizeof(*ret) && ret->len && ret->len <= STORE_NAME_MAX ? 0
-											: -EBADMSG;
+	return ret->len == len - sizeof(*ret) && name_ok(*ret_name, ret->len) ? 0 : -EBADMSG;
 }
 
 static int read_name(struct redo *x, store_ino ino, const uint8_t *p, size_t len)
@@ -223,6 +230,22 @@ static int read_name(struct redo *x, store_ino ino, const uint8_t *p, size_t len
 	if (r == 0 && !S_ISDIR(dir->rec.mode))
 		r = -EBADMSG;
 	return r < 0 ? r : name_put(x->o, dir, name, h.len, h.ino, h.type);
+}
+
+static int read_hidden(struct redo *x, store_ino ino, const uint8_t *p, size_t len)
+{
+	struct hidden h;
+	struct node *dir;
+	int r;
+
+	if (len <= HIDDEN_LEN || len > HIDDEN_LEN + STORE_NAME_MAX)
+		return -EBADMSG;
+	r = hidden_decode(p, HIDDEN_LEN, &h);
+	if (r == 0)
+		r = any_node(x->o, ino, &dir);
+	return r < 0 ? r
+		     : name_put_hidden(x->o, dir, (const char *)p + HIDDEN_LEN, len - HIDDEN_LEN,
+				       &h);
 }
 
 static int read_place(struct redo *x, store_ino ino, const uint8_t *p, size_t len)
@@ -259,6 +282,8 @@ static int read_one(struct redo *x, const struct redo_head *h, const uint8_t *p)
 		return read_times(x, h->ino, p, h->len);
 	case REDO_XATTR:
 		return read_xattr(x, h->ino, p, h->len);
+	case REDO_HIDDEN:
+		return read_hidden(x, h->ino, p, h->len);
 	case REDO_PLACE:
 		return read_place(x, h->ino, p, h->len);
 	case REDO_NAME:
@@ -277,6 +302,8 @@ static int read_change(struct redo *x, const struct redo_head *h, const uint8_t 
 	int r;
 
 	x->records++;
+	if (x->foreign && (h->type == REDO_BLOCK || h->type == REDO_DONE))
+		return -EBADMSG;
 	/* Nor may a later record bring it into being: what comes then builds on what could not be applied. */
 	if (ino_set_has(&x->missing, h->ino) && h->type != REDO_GONE && h->type != REDO_DONE)
 		return 0;
@@ -341,7 +368,7 @@ static int read_listed(struct redo *x, store_ino ino, const uint8_t *p, size_t l
 	if (len < sizeof(r))
 		return -EBADMSG;
 	memcpy(&r, p, sizeof(r));
-	if (r.len != len - sizeof(r) || !r.len || r.len > STORE_NAME_MAX)
+	if (r.len != len - sizeof(r) || !name_ok((const char *)p + sizeof(r), r.len))
 		return -EBADMSG;
 	return known_listed(x->o, ino, r.cookie, (const char *)p + sizeof(r), r.len);
 }
@@ -454,6 +481,45 @@ static int hold_orphans(struct redo *x, int r)
 	return r;
 }
 
+static int release(struct redo *x, int r)
+{
+	if (r == 0)
+		r = ino_set_each(&x->missing, not_gone, NULL);
+	r = hold_orphans(x, r);
+	unlock(x->o);
+	if (x->records)
+		atomic_fetch_add(&x->o->changes, 1);
+	content_redo_release(&x->contents);
+	ino_set_release(&x->gone);
+	ino_set_release(&x->missing);
+	return r;
+}
+
+int redo_begin(struct ovl *o, struct redo **ret)
+{
+	struct redo *x = calloc(1, sizeof(*x));
+
+	if (!x)
+		return -ENOMEM;
+	x->o = o;
+	x->foreign = true;
+	lock_excl(o);
+	*ret = x;
+	return 0;
+}
+
+int redo_batch(struct redo *x, const uint8_t *p, size_t n)
+{
+	return change_batch(x, p, n);
+}
+
+int redo_end(struct redo *x, int r)
+{
+	r = release(x, r);
+	free(x);
+	return r;
+}
+
 int redo_all(struct ovl *o)
 {
 	struct redo x = {.o = o};
@@ -469,15 +535,7 @@ int redo_all(struct ovl *o)
 	/* Over another layer everything was flushed before it was sealed. */
 	if (r == 0 && layer == o->layer)
 		r = journal_read(o->journal, JOURNAL_CHANGES, change_batch, &x);
-	if (r == 0)
-		r = ino_set_each(&x.missing, not_gone, NULL);
-	r = hold_orphans(&x, r);
-	unlock(o);
-	if (x.records)
-		atomic_fetch_add(&o->changes, 1);
+	r = release(&x, r);
 	journal_sweep(o->journal);
-	content_redo_release(&x.contents);
-	ino_set_release(&x.gone);
-	ino_set_release(&x.missing);
 	return r;
 }

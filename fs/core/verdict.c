@@ -1,5 +1,10 @@
 /* What the policy says about places and inodes. Nothing here looks at what a place holds, but for the places of a
  * file with several. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/landlock.h"
 #include "fs/core/ovl_internal.h"
 
 /* ---- states ---- */
@@ -48,11 +53,62 @@ static int policy_of_places(struct ovl *o, struct node *n)
 	return has_unseen(n, m.n) ? policy_unseen(o->policy, m.state) : m.state;
 }
 
+static void settle(struct ovl *o, struct node *n)
+{
+	n->pol = n->ino == STORE_ROOT_INO ? policy_root(o->policy) : policy_of_places(o, n);
+}
+
+static int see_parent(void *arg, store_ino parent, const char *name, size_t len)
+{
+	(void)name, (void)len;
+	*(store_ino *)arg = parent;
+	return 1;
+}
+
+/* NULL: @dir is the root, or gone, or its name is the host's. */
+static struct node *directory_above(struct ovl *o, struct node *dir)
+{
+	store_ino ino = dir->rec.parent;
+	struct node *up;
+
+	if (dir->ino == STORE_ROOT_INO || (!ino && place_each(o, dir, see_parent, &ino) != 1))
+		return NULL;
+	return node_get(o, ino, &up) == 0 ? up : NULL;
+}
+
+/* From the first directory above that is known down to @dir: in a loop, for a tree may be deeper than a stack. */
+static int settle_down_to(struct ovl *o, struct node *dir)
+{
+	cleanup_free struct node **way = NULL;
+	size_t n = 0, max = 0;
+
+	for (; dir && dir->pol == POL_UNKNOWN; dir = directory_above(o, dir)) {
+		if (n > o->nodes.n) /* a loop in damaged records */
+			return -ELOOP;
+		if (n == max) {
+			struct node **more;
+
+			max = max ? max * 2 : 64;
+			more = reallocarray(way, max, sizeof(struct node *));
+			if (!more)
+				return -ENOMEM;
+			way = more;
+		}
+		way[n++] = dir;
+	}
+	while (n > 0)
+		settle(o, way[--n]);
+	return 0;
+}
+
 int node_policy(struct ovl *o, struct node *n)
 {
 	if (n->pol != POL_UNKNOWN)
 		return n->pol;
-	n->pol = n->ino == STORE_ROOT_INO ? policy_root(o->policy) : policy_of_places(o, n);
+	if (!S_ISDIR(n->rec.mode))
+		settle(o, n);
+	else if (settle_down_to(o, n) < 0)
+		return policy_leaf(POLICY_DENY);
 	return n->pol == POL_UNKNOWN ? policy_leaf(POLICY_DENY) : n->pol;
 }
 
@@ -170,9 +226,28 @@ uint64_t ovl_denied(struct ovl *o)
 	return denials_seq(&o->judge.denials);
 }
 
-bool ovl_opens_matter(const struct ovl *o)
+/* Is a rule made for @path, which the policy makes writable, about just that? Where something is missing one for the
+ * nearest directory above stands in for it, and a symbolic link leads one elsewhere. */
+static int is_inexact(void *ovl, const char *path)
 {
-	return policy_carves(o->policy);
+	cleanup_buf struct buf is = {0};
+	struct ovl_entry e;
+	bool exact;
+
+	if (ovl_walk(ovl, path, &e) < 0)
+		return 1;
+	exact = !S_ISLNK(e.attr.st.st_mode) && ovl_path(ovl, e.ino, &is) == 0 &&
+		!strcmp((const char *)is.data, path);
+	ovl_forget(ovl, e.ino, 1);
+	return !exact;
+}
+
+bool ovl_opens_matter(struct ovl *o)
+{
+	if (policy_trivial(o->policy))
+		return false;
+	return policy_carves(o->policy) || landlock_abi() < 0 ||
+	       policy_writable(o->policy, is_inexact, o) != 0;
 }
 
 int ovl_may_open(struct ovl *o, store_ino ino, bool change)

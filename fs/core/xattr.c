@@ -262,6 +262,8 @@ static int names_stored(void *arg, const char *name, size_t value_len)
 	struct names *l = arg;
 
 	(void)value_len;
+	if (hidden_is_key(name))
+		return 0;
 	return bigx_find(l->n, name) || xattr_find(&l->n->rec, name) ? 0 : names_put(l, name);
 }
 

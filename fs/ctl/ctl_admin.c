@@ -12,6 +12,13 @@
 #include "base/mounts.h"
 #include "fs/ctl/ctl_internal.h"
 
+static void first_words(struct ctl_argv *a, const char *what, const char *data)
+{
+	ctl_argv_add(a, "admin");
+	ctl_argv_add(a, what);
+	ctl_argv_opt(a, "--data-dir", data);
+}
+
 int ctl_admin_argv(struct ctl_argv *a, const char *what, const char *data_dir, struct diag *diag,
 		   char **ret_data)
 {
@@ -21,9 +28,18 @@ int ctl_admin_argv(struct ctl_argv *a, const char *what, const char *data_dir, s
 		return diag_set(diag, r, "there is no store yet");
 	if (r < 0)
 		return diag_set(diag, r, "cannot use the data directory: %s", err_text(r));
-	ctl_argv_add(a, "admin");
-	ctl_argv_add(a, what);
-	ctl_argv_opt(a, "--data-dir", *ret_data);
+	first_words(a, what, *ret_data);
+	return 0;
+}
+
+int ctl_admin_argv_make(struct ctl_argv *a, const char *what, const char *data_dir,
+			struct diag *diag, char **ret_data)
+{
+	int r = ctl_data_path(data_dir, true, diag, ret_data);
+
+	if (r < 0)
+		return r;
+	first_words(a, what, *ret_data);
 	return 0;
 }
 
@@ -49,16 +65,13 @@ int ctl_env_list(const char *data_dir, struct diag *diag,
 	cleanup_buf struct buf raw = {0};
 	struct ctl_argv a = {.n = 1};
 	struct ctl_rep_doc rep;
-	int r = ctl_data_path(data_dir, false, NULL, &data);
+	int r = ctl_admin_argv(&a, "list", data_dir, NULL, &data);
 
-	if (r == -ENOENT)
+	if (r == -ENOENT) /* no store is no error, and leaves no word of one in @diag */
 		return 0;
 	if (r < 0)
 		return diag_set(diag, r, "cannot use the data directory: %s", err_text(r));
 	ctl_heal_mounts();
-	ctl_argv_add(&a, "admin");
-	ctl_argv_add(&a, "list");
-	ctl_argv_opt(&a, "--data-dir", data);
 	r = ctl_spawn(&a, NULL, diag, &raw, &rep);
 	if (r < 0)
 		return r;
@@ -177,7 +190,7 @@ static bool is_ours(const char *dir)
 	return mounts_at(dir, &ours) == 0 && ours;
 }
 
-int ctl_mount(const char *data_dir, const char *env, const char *rev, const char *dir,
+int ctl_mount(const char *data_dir, const char *env, const char *rev, const char *dir, bool rw,
 	      struct diag *diag)
 {
 	cleanup_free char *data = NULL, *real = NULL, *place = NULL;
@@ -208,6 +221,8 @@ int ctl_mount(const char *data_dir, const char *env, const char *rev, const char
 	ctl_argv_opt(&a, "--env", env ? env : "default");
 	ctl_argv_opt(&a, "--rev", rev);
 	ctl_argv_opt(&a, "--dir", real);
+	if (rw)
+		ctl_argv_add(&a, "--rw");
 	r = ctl_spawn(&a, NULL, diag, &raw, &rep);
 	if (r == 0)
 		ctl_rep_release(&rep);

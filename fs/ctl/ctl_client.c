@@ -223,8 +223,13 @@ static int connect_or_start(const struct ctl_env_opts *o, const char *data, stru
 	cleanup_fd int lock = -1;
 	int r = connect_to(c->place, c);
 
-	if (r == 0 || r == -EPERM)
-		return r;
+	if (r == -EPERM)
+		return diag_set(
+			diag, r,
+			"another user's process serves %s/sock, and is told nothing; remove it",
+			c->place);
+	if (r == 0)
+		return 0;
 	if (o->no_start)
 		return diag_set(diag, -ECONNREFUSED, "no rattan-fs runs for environment \"%s\"",
 				or_default(o->env, "default"));
@@ -265,7 +270,6 @@ static int agree(const struct ctl_env_opts *o, struct ctl *c, struct diag *diag)
 		}
 	}
 	rq.overlays = overlays;
-	rq.disk = o->disk_max;
 	rq.through = o->through;
 	r = call(c, &rq, -1, diag, NULL, NULL);
 	free(overlays);
@@ -308,6 +312,7 @@ int ctl_open(const struct ctl_env_opts *o, struct diag *diag, struct ctl **ret)
 		return -ENOMEM;
 	c->sock = -1;
 	c->through = o->through;
+	c->disk = o->disk_max;
 	r = remember(o, c);
 	if (r == 0)
 		r = ctl_data_path(o->data_dir, o->create && !o->no_start, diag, &data);
@@ -373,11 +378,15 @@ int ctl_attach_as(struct ctl *c, const struct ctl_attach_opts *o, struct diag *d
 	struct ctl_req rq = {.op = CTL_OP_ATTACH,
 			     .what = (char *)(uintptr_t)o->what,
 			     .brief = o->brief,
+			     .provision = o->provision,
 			     .through = c->through,
-			     .writable = o->policy ? NULL : c->writable,
-			     .policy = o->policy ? *o->policy : c->policy};
-	int r = call(c, &rq, -1, diag, &ctl_table_attach, ret);
+			     .disk = c->disk,
+			     .writable = o->policy || o->provision ? NULL : c->writable};
+	int r;
 
+	if (!o->provision)
+		rq.policy = o->policy ? *o->policy : c->policy;
+	r = call(c, &rq, -1, diag, &ctl_table_attach, ret);
 	ret->root_fd = ret->userns_fd = ret->mntns_fd = ret->tied_fd = -1;
 	if (r < 0)
 		return r;
@@ -419,6 +428,20 @@ int ctl_unlease(struct ctl *c)
 	struct ctl_req rq = {.op = CTL_OP_UNLEASE};
 
 	return call(c, &rq, -1, NULL, NULL, NULL);
+}
+
+int ctl_keep(struct ctl *c, struct diag *diag)
+{
+	struct ctl_req rq = {.op = CTL_OP_KEEP};
+
+	return call(c, &rq, -1, diag, NULL, NULL);
+}
+
+int ctl_drop(struct ctl *c, struct diag *diag)
+{
+	struct ctl_req rq = {.op = CTL_OP_DROP};
+
+	return call(c, &rq, -1, diag, NULL, NULL);
 }
 
 int ctl_bind(struct ctl *c, int host_fd, const char *host, const char *mount, bool rw,
@@ -477,6 +500,39 @@ int ctl_commit(struct ctl *c, const char *message, const char *label, const char
 	return call(c, &rq, -1, diag, &ctl_table_commit, ret);
 }
 
+int ctl_checkpoint(struct ctl *c, const char *message, const char *label, struct diag *diag,
+		   struct ctl_commit *ret)
+{
+	struct ctl_req rq = {.op = CTL_OP_CHECKPOINT,
+			     .message = (char *)(uintptr_t)message,
+			     .label = (char *)(uintptr_t)label};
+
+	return call(c, &rq, -1, diag, &ctl_table_commit, ret);
+}
+
+void ctl_ref_release(struct ctl_ref *r)
+{
+	ctl_item_release(&ctl_table_ref, r);
+}
+
+int ctl_tag(struct ctl *c, const char *name, const char *rev, bool force, struct diag *diag,
+	    struct ctl_ref *ret)
+{
+	struct ctl_req rq = {.op = CTL_OP_TAG,
+			     .label = (char *)(uintptr_t)name,
+			     .rev = (char *)(uintptr_t)rev,
+			     .force = force};
+
+	return call(c, &rq, -1, diag, &ctl_table_ref, ret);
+}
+
+int ctl_untag(struct ctl *c, const char *name, struct diag *diag, struct ctl_ref *ret)
+{
+	struct ctl_req rq = {.op = CTL_OP_UNTAG, .label = (char *)(uintptr_t)name};
+
+	return call(c, &rq, -1, diag, &ctl_table_ref, ret);
+}
+
 int ctl_rollback(struct ctl *c, const char *rev, bool force, struct diag *diag,
 		 struct ctl_moved *ret)
 {
@@ -499,11 +555,13 @@ int ctl_undo(struct ctl *c, bool force, struct diag *diag, struct ctl_moved *ret
 	return call(c, &rq, -1, diag, &ctl_table_moved, ret);
 }
 
-/* The three streams differ in the type that the caller's function takes. */
+/* The streams differ in the type that the caller's function takes. */
 struct each {
 	int (*on_commit)(void *arg, const struct ctl_commit *cm);
 	int (*on_change)(void *arg, const struct ctl_change *ch);
+	int (*on_ref)(void *arg, const struct ctl_ref *r);
 	int (*on_path)(void *arg, const char *path, char what);
+	int (*on_file)(void *arg, const struct ctl_file *f);
 	void *arg;
 	uint64_t token;
 };
@@ -523,6 +581,21 @@ static int each_change(void *arg, void *item)
 	return ch->path ? e->on_change(e->arg, ch) : -EBADMSG;
 }
 
+static int each_ref(void *arg, void *item)
+{
+	const struct each *e = arg;
+
+	return e->on_ref(e->arg, item);
+}
+
+static int each_file(void *arg, void *item)
+{
+	const struct each *e = arg;
+	const struct ctl_file *f = item;
+
+	return f->path ? e->on_file(e->arg, f) : -EBADMSG;
+}
+
 static int each_path(void *arg, void *item)
 {
 	const struct ctl_note *n = item;
@@ -531,6 +604,13 @@ static int each_path(void *arg, void *item)
 	if (n->token)
 		e->token = n->token;
 	return n->path ? e->on_path(e->arg, n->path, n->what) : 0;
+}
+
+int ctl_log_one(struct ctl *c, const char *rev, struct diag *diag, struct ctl_commit *ret)
+{
+	struct ctl_req rq = {.op = CTL_OP_LOG, .rev = (char *)(uintptr_t)rev};
+
+	return call(c, &rq, -1, diag, &ctl_table_commit, ret);
 }
 
 int ctl_log(struct ctl *c, bool all, bool with_automatic, struct diag *diag,
@@ -543,11 +623,31 @@ int ctl_log(struct ctl *c, bool all, bool with_automatic, struct diag *diag,
 	return stream(c, &rq, diag, &ctl_table_commit, &item, each_commit, &e);
 }
 
+int ctl_refs(struct ctl *c, bool all, struct diag *diag,
+	     int (*fn)(void *arg, const struct ctl_ref *r), void *arg)
+{
+	struct ctl_req rq = {.op = CTL_OP_REFS, .all = all};
+	struct each e = {.on_ref = fn, .arg = arg};
+	struct ctl_ref item;
+
+	return stream(c, &rq, diag, &ctl_table_ref, &item, each_ref, &e);
+}
+
 int ctl_diff(struct ctl *c, const char *a, const char *b, struct diag *diag,
 	     int (*fn)(void *arg, const struct ctl_change *ch), void *arg)
 {
 	struct ctl_req rq = {
 		.op = CTL_OP_DIFF, .rev = (char *)(uintptr_t)a, .rev2 = (char *)(uintptr_t)b};
+	struct each e = {.on_change = fn, .arg = arg};
+	struct ctl_change item;
+
+	return stream(c, &rq, diag, &ctl_table_change, &item, each_change, &e);
+}
+
+int ctl_overlaid(struct ctl *c, struct diag *diag,
+		 int (*fn)(void *arg, const struct ctl_change *ch), void *arg)
+{
+	struct ctl_req rq = {.op = CTL_OP_DIFF, .rev = (char *)(uintptr_t) "base", .all = true};
 	struct each e = {.on_change = fn, .arg = arg};
 	struct ctl_change item;
 
@@ -571,6 +671,19 @@ int ctl_cat(struct ctl *c, const char *rev, const char *path, struct diag *diag,
 	*ret_mode = note.mode;
 	c->nfds = 0;
 	return 0;
+}
+
+int ctl_ls(struct ctl *c, const char *rev, const char *path, bool below, struct diag *diag,
+	   int (*fn)(void *arg, const struct ctl_file *f), void *arg)
+{
+	struct ctl_req rq = {.op = CTL_OP_LS,
+			     .rev = (char *)(uintptr_t)rev,
+			     .path = (char *)(uintptr_t)path,
+			     .all = below};
+	struct each e = {.on_file = fn, .arg = arg};
+	struct ctl_file item;
+
+	return stream(c, &rq, diag, &ctl_table_file, &item, each_file, &e);
 }
 
 int ctl_changes(struct ctl *c, uint64_t token, struct diag *diag, uint64_t *ret_token,
@@ -617,6 +730,13 @@ int ctl_denials(struct ctl *c, uint64_t token, struct diag *diag, uint64_t *ret_
 		*ret_total = e.total;
 	}
 	return r;
+}
+
+int ctl_own(struct ctl *c, const char *path, struct diag *diag)
+{
+	struct ctl_req rq = {.op = CTL_OP_OWN, .path = (char *)(uintptr_t)path};
+
+	return call(c, &rq, -1, diag, NULL, NULL);
 }
 
 int ctl_flush(struct ctl *c, struct diag *diag)

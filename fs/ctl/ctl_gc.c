@@ -39,6 +39,8 @@ int ctl_gc(const struct ctl_gc_opts *o, struct diag *diag, struct ctl_gc_sum *re
 		ctl_argv_add(&a, "--dry-run");
 	if (o->shrink)
 		ctl_argv_add(&a, "--shrink");
+	if (o->compress)
+		ctl_argv_add(&a, "--compress");
 	if (o->removed)
 		ctl_argv_add(&a, "--removed");
 	(void)snprintf(states, sizeof(states), "%u", o->keep_states);

@@ -16,6 +16,7 @@ struct ctl {
 	/* of every attachment that says nothing else; see ctl_env_opts */
 	char **writable;
 	struct ctl_bytes policy;
+	uint64_t disk; /* 0: none */
 };
 
 /* The real path of the data directory, made when @make. NULL @data_dir: ctl_data_dir(). */
@@ -43,6 +44,8 @@ void ctl_place_remove(const char *place);
 struct ctl_argv {
 	const char *v[CTL_ARGV_MAX + 8];
 	size_t n;
+	bool std_in, std_out; /* it has this process's, instead of nothing */
+	int in_fd;            /* not 0: this instead, lent */
 };
 void ctl_argv_add(struct ctl_argv *a, const char *s);
 void ctl_argv_opt(struct ctl_argv *a, const char *opt, const char *value);
@@ -54,6 +57,9 @@ int ctl_spawn_stream(struct ctl_argv *a, struct diag *diag,
 /* Begin @a for the work @what on a store that is there; *ret_data is the caller's and outlives @a. */
 int ctl_admin_argv(struct ctl_argv *a, const char *what, const char *data_dir, struct diag *diag,
 		   char **ret_data) MUST_USE;
+/* The same, of a data directory that is made when it is missing. */
+int ctl_admin_argv_make(struct ctl_argv *a, const char *what, const char *data_dir,
+			struct diag *diag, char **ret_data) MUST_USE;
 /* A message of such a stream that holds a struct ctl_progress, to @fn (may be NULL). */
 int ctl_stream_progress(const msgpack_object *item,
 			int (*fn)(void *arg, const char *stage, uint64_t done, uint64_t total),

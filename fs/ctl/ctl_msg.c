@@ -53,6 +53,7 @@ static const struct field req_fields[] = {
 	FIELD(ctl_req, automatic, F_BOOL), FIELD(ctl_req, rw, F_BOOL),
 	FIELD(ctl_req, policy, F_BYTES),   FIELD(ctl_req, disk, F_U64),
 	FIELD(ctl_req, through, F_BOOL),   FIELD(ctl_req, brief, F_BOOL),
+	FIELD(ctl_req, provision, F_BOOL),
 };
 static const struct ctl_table req_table = TABLE(req_fields, ctl_req);
 
@@ -66,12 +67,30 @@ static const struct field commit_fields[] = {
 };
 const struct ctl_table ctl_table_commit = TABLE(commit_fields, ctl_commit);
 
+static const struct field ref_fields[] = {
+	FIELD(ctl_ref, name, F_CHARS),   FIELD(ctl_ref, id, F_CHARS),
+	FIELD(ctl_ref, was, F_CHARS),    FIELD(ctl_ref, message, F_STR),
+	FIELD(ctl_ref, time, F_TIME),    FIELD(ctl_ref, automatic, F_BOOL),
+	FIELD(ctl_ref, at_base, F_BOOL), FIELD(ctl_ref, damaged, F_BOOL),
+};
+const struct ctl_table ctl_table_ref = TABLE(ref_fields, ctl_ref);
+
 static const struct field change_fields[] = {
-	FIELD(ctl_change, kind, F_CHAR),    FIELD(ctl_change, path, F_STR),
-	FIELD(ctl_change, old_path, F_STR), FIELD(ctl_change, mode, F_U32),
-	FIELD(ctl_change, size, F_U64),
+	FIELD(ctl_change, kind, F_CHAR),      FIELD(ctl_change, path, F_STR),
+	FIELD(ctl_change, old_path, F_STR),   FIELD(ctl_change, mode, F_U32),
+	FIELD(ctl_change, size, F_U64),       FIELD(ctl_change, what, F_U32),
+	FIELD(ctl_change, hid_mode, F_U32),   FIELD(ctl_change, hid_dev, F_U64),
+	FIELD(ctl_change, hid_ino, F_U64),    FIELD(ctl_change, hid_size, F_U64),
+	FIELD(ctl_change, hid_mtime, F_TIME), FIELD(ctl_change, hid_ctime, F_TIME),
+	FIELD(ctl_change, hid_at, F_TIME),
 };
 const struct ctl_table ctl_table_change = TABLE(change_fields, ctl_change);
+
+static const struct field file_fields[] = {
+	FIELD(ctl_file, path, F_STR), FIELD(ctl_file, target, F_STR), FIELD(ctl_file, mode, F_U32),
+	FIELD(ctl_file, size, F_U64), FIELD(ctl_file, mtime, F_TIME),
+};
+const struct ctl_table ctl_table_file = TABLE(file_fields, ctl_file);
 
 static const struct field status_fields[] = {
 	FIELD(ctl_status, env, F_CHARS),      FIELD(ctl_status, base, F_CHARS),
@@ -96,7 +115,7 @@ const struct ctl_table ctl_table_moved = TABLE(moved_fields, ctl_moved);
 static const struct field attach_fields[] = {
 	FIELD(ctl_attach, root, F_CHARS),     FIELD(ctl_attach, generation, F_U64),
 	FIELD(ctl_attach, writable, F_CHARS), FIELD(ctl_attach, token, F_U64),
-	FIELD(ctl_attach, denied, F_U64),
+	FIELD(ctl_attach, denied, F_U64),     FIELD(ctl_attach, mounts, F_U64),
 };
 const struct ctl_table ctl_table_attach = TABLE(attach_fields, ctl_attach);
 
@@ -131,9 +150,68 @@ static const struct field gc_sum_fields[] = {
 	FIELD(ctl_gc_sum, states, F_U64),      FIELD(ctl_gc_sum, moves, F_U64),
 	FIELD(ctl_gc_sum, chunks, F_U64),      FIELD(ctl_gc_sum, chunk_bytes, F_U64),
 	FIELD(ctl_gc_sum, live_chunks, F_U64), FIELD(ctl_gc_sum, damaged, F_U64),
-	FIELD(ctl_gc_sum, free_bytes, F_U64),  FIELD(ctl_gc_sum, given_back, F_U64),
+	FIELD(ctl_gc_sum, packed, F_U64),      FIELD(ctl_gc_sum, packed_from, F_U64),
+	FIELD(ctl_gc_sum, packed_to, F_U64),   FIELD(ctl_gc_sum, free_bytes, F_U64),
+	FIELD(ctl_gc_sum, given_back, F_U64),
 };
 const struct ctl_table ctl_table_gc_sum = TABLE(gc_sum_fields, ctl_gc_sum);
+
+#define USAGE_SIZE(s, m)                                                                       \
+	FIELD(s, m.chunks, F_U64), FIELD(s, m.chunk_bytes, F_U64), FIELD(s, m.records, F_U64), \
+		FIELD(s, m.record_bytes, F_U64)
+
+static const struct field usage_row_fields[] = {
+	FIELD(ctl_usage_row, kind, F_CHARS), FIELD(ctl_usage_row, name, F_CHARS),
+	USAGE_SIZE(ctl_usage_row, reaches),  USAGE_SIZE(ctl_usage_row, alone),
+	USAGE_SIZE(ctl_usage_row, commits),  USAGE_SIZE(ctl_usage_row, undo),
+	FIELD(ctl_usage_row, states, F_U64),
+};
+const struct ctl_table ctl_table_usage_row = TABLE(usage_row_fields, ctl_usage_row);
+
+static const struct field usage_sum_fields[] = {
+	USAGE_SIZE(ctl_usage_sum, total),
+	USAGE_SIZE(ctl_usage_sum, shared),
+	USAGE_SIZE(ctl_usage_sum, garbage),
+	FIELD(ctl_usage_sum, packed, F_U64),
+	FIELD(ctl_usage_sum, packed_bytes, F_U64),
+	FIELD(ctl_usage_sum, packed_raw, F_U64),
+	FIELD(ctl_usage_sum, chunk_file_bytes, F_U64),
+	FIELD(ctl_usage_sum, meta_file_bytes, F_U64),
+	FIELD(ctl_usage_sum, other_file_bytes, F_U64),
+	FIELD(ctl_usage_sum, free_bytes, F_U64),
+	FIELD(ctl_usage_sum, damaged, F_U64),
+};
+const struct ctl_table ctl_table_usage_sum = TABLE(usage_sum_fields, ctl_usage_sum);
+
+static const struct field import_fields[] = {
+	FIELD(ctl_import_sum, id, F_CHARS),    FIELD(ctl_import_sum, entries, F_U64),
+	FIELD(ctl_import_sum, bytes, F_U64),   FIELD(ctl_import_sum, written, F_U64),
+	FIELD(ctl_import_sum, layers, F_U64),  FIELD(ctl_import_sum, reused, F_U64),
+	FIELD(ctl_import_sum, skipped, F_U64),
+};
+const struct ctl_table ctl_table_import = TABLE(import_fields, ctl_import_sum);
+
+static const struct field export_fields[] = {
+	FIELD(ctl_export_sum, digest, F_CHARS), FIELD(ctl_export_sum, entries, F_U64),
+	FIELD(ctl_export_sum, bytes, F_U64),    FIELD(ctl_export_sum, skipped, F_U64),
+	FIELD(ctl_export_sum, layers, F_U64),
+};
+const struct ctl_table ctl_table_export = TABLE(export_fields, ctl_export_sum);
+
+static const struct field had_fields[] = {
+	FIELD(ctl_had_sum, layers, F_U64),
+	FIELD(ctl_had_sum, bytes, F_U64),
+	FIELD(ctl_had_sum, manifest, F_CHARS),
+};
+const struct ctl_table ctl_table_had = TABLE(had_fields, ctl_had_sum);
+
+static const struct field base_fields[] = {
+	FIELD(ctl_base_info, name, F_CHARS),    FIELD(ctl_base_info, id, F_CHARS),
+	FIELD(ctl_base_info, source, F_CHARS),  FIELD(ctl_base_info, created, F_TIME),
+	FIELD(ctl_base_info, entries, F_U64),   FIELD(ctl_base_info, bytes, F_U64),
+	FIELD(ctl_base_info, manager, F_CHARS),
+};
+const struct ctl_table ctl_table_base = TABLE(base_fields, ctl_base_info);
 
 static const struct field progress_fields[] = {
 	FIELD(ctl_progress, stage, F_STR),
@@ -507,16 +585,33 @@ int ctl_item_get(const msgpack_object *o, const struct ctl_table *t, void *ret)
 /* ---- requests ---- */
 
 static const char *const op_names[CTL_OP_LAST + 1] = {
-	[CTL_OP_OPEN] = "open",         [CTL_OP_ATTACH] = "attach",
-	[CTL_OP_LEASE] = "lease",       [CTL_OP_UNLEASE] = "unlease",
-	[CTL_OP_BIND] = "bind",         [CTL_OP_UNBIND] = "unbind",
-	[CTL_OP_STATUS] = "status",     [CTL_OP_COMMIT] = "commit",
-	[CTL_OP_ROLLBACK] = "rollback", [CTL_OP_RESET] = "reset",
-	[CTL_OP_UNDO] = "undo",         [CTL_OP_LOG] = "log",
-	[CTL_OP_DIFF] = "diff",         [CTL_OP_CAT] = "cat",
-	[CTL_OP_CHANGES] = "changes",   [CTL_OP_FLUSH] = "flush",
-	[CTL_OP_SHUTDOWN] = "shutdown", [CTL_OP_RESTART] = "restart",
+	[CTL_OP_OPEN] = "open",
+	[CTL_OP_ATTACH] = "attach",
+	[CTL_OP_LEASE] = "lease",
+	[CTL_OP_UNLEASE] = "unlease",
+	[CTL_OP_BIND] = "bind",
+	[CTL_OP_UNBIND] = "unbind",
+	[CTL_OP_STATUS] = "status",
+	[CTL_OP_COMMIT] = "commit",
+	[CTL_OP_ROLLBACK] = "rollback",
+	[CTL_OP_RESET] = "reset",
+	[CTL_OP_UNDO] = "undo",
+	[CTL_OP_LOG] = "log",
+	[CTL_OP_DIFF] = "diff",
+	[CTL_OP_CAT] = "cat",
+	[CTL_OP_CHANGES] = "changes",
+	[CTL_OP_FLUSH] = "flush",
+	[CTL_OP_SHUTDOWN] = "shutdown",
+	[CTL_OP_RESTART] = "restart",
 	[CTL_OP_DENIALS] = "denials",
+	[CTL_OP_CHECKPOINT] = "checkpoint",
+	[CTL_OP_LS] = "ls",
+	[CTL_OP_OWN] = "own",
+	[CTL_OP_KEEP] = "keep",
+	[CTL_OP_DROP] = "drop",
+	[CTL_OP_TAG] = "tag",
+	[CTL_OP_UNTAG] = "untag",
+	[CTL_OP_REFS] = "refs",
 };
 
 const char *ctl_op_name(enum ctl_op op)

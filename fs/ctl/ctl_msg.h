@@ -18,7 +18,7 @@
 #include "base/mp.h"
 #include "fs/ctl/ctl_client.h"
 
-#define CTL_PROTO      2
+#define CTL_PROTO      4
 #define CTL_FRAME_MAX  (1u << 20)  /* bytes of one message */
 #define CTL_ITEMS_SOFT (64u << 10) /* a stream starts a new message above this */
 #define CTL_LIST_MAX   1024        /* strings in one list */
@@ -43,7 +43,15 @@ enum ctl_op {
 	CTL_OP_SHUTDOWN,
 	CTL_OP_RESTART,
 	CTL_OP_DENIALS,
-	CTL_OP_LAST = CTL_OP_DENIALS,
+	CTL_OP_CHECKPOINT,
+	CTL_OP_TAG,
+	CTL_OP_UNTAG,
+	CTL_OP_REFS,
+	CTL_OP_LS,
+	CTL_OP_OWN,
+	CTL_OP_KEEP, /* what was provisioned */
+	CTL_OP_DROP, /* the same */
+	CTL_OP_LAST = CTL_OP_DROP,
 };
 const char *ctl_op_name(enum ctl_op op);
 
@@ -57,7 +65,8 @@ struct ctl_req {
 	struct ctl_bytes policy; /* of ATTACH, instead of writable */
 	uint64_t token, disk;
 	bool force, all, automatic, rw, brief;
-	bool through; /* of OPEN and ATTACH */
+	bool through;   /* of OPEN and ATTACH */
+	bool provision; /* of ATTACH, instead of a policy */
 };
 int ctl_req_encode(const struct ctl_req *rq, struct buf *out) MUST_USE;
 /* -EPROTONOSUPPORT: *ret_version is what the message speaks; @ret has the id when there is one. */
@@ -89,7 +98,9 @@ void ctl_rep_release(struct ctl_rep_doc *d);
 
 struct ctl_table;
 extern const struct ctl_table ctl_table_commit, /* struct ctl_commit */
+	ctl_table_ref,                          /* struct ctl_ref */
 	ctl_table_change,                       /* struct ctl_change */
+	ctl_table_file,                         /* struct ctl_file */
 	ctl_table_status,                       /* struct ctl_status */
 	ctl_table_moved,                        /* struct ctl_moved */
 	ctl_table_attach,                       /* struct ctl_attach, descriptors apart */
@@ -99,6 +110,12 @@ extern const struct ctl_table ctl_table_commit, /* struct ctl_commit */
 	ctl_table_finding,                      /* struct ctl_finding */
 	ctl_table_fsck_sum,                     /* struct ctl_fsck_sum */
 	ctl_table_gc_sum,                       /* struct ctl_gc_sum */
+	ctl_table_usage_row,                    /* struct ctl_usage_row */
+	ctl_table_usage_sum,                    /* struct ctl_usage_sum */
+	ctl_table_import,                       /* struct ctl_import_sum */
+	ctl_table_export,                       /* struct ctl_export_sum */
+	ctl_table_had,                          /* struct ctl_had_sum */
+	ctl_table_base,                         /* struct ctl_base_info */
 	ctl_table_progress;                     /* struct ctl_progress */
 
 /* What rattan-fs admin fsck sends, by the id of the message, each with one item but the last. */
@@ -111,6 +128,17 @@ enum ctl_fsck_msg {
 enum ctl_gc_msg {
 	CTL_GC_END, /* the last: its error, and with none a ctl_gc_sum */
 	CTL_GC_PROGRESS,
+};
+/* And rattan-fs admin stats. */
+enum ctl_stats_msg {
+	CTL_STATS_END, /* the last: its error, and with none a ctl_usage_sum */
+	CTL_STATS_ROW,
+	CTL_STATS_PROGRESS,
+};
+/* And rattan-fs admin import and export. */
+enum ctl_image_msg {
+	CTL_IMAGE_END, /* the last: its error, and with none a ctl_import_sum or a ctl_export_sum */
+	CTL_IMAGE_PROGRESS,
 };
 struct ctl_progress {
 	char *stage;

@@ -76,10 +76,7 @@ struct call {
 
 static int op_open(struct call *c)
 {
-	int r = env_agree(c->env, c->rq.overlays, c->rq.through, &c->diag);
-
-	/* Who is refused changes nothing for the others. */
-	return r == 0 && c->rq.disk ? env_set_disk_max(c->env, c->rq.disk, &c->diag) : r;
+	return env_agree(c->env, c->rq.overlays, c->rq.through, &c->diag);
 }
 
 static int op_attach(struct call *c)
@@ -87,6 +84,7 @@ static int op_attach(struct call *c)
 	const struct env_want want = {.what = c->rq.what,
 				      .brief = c->rq.brief,
 				      .through = c->rq.through,
+				      .provision = c->rq.provision,
 				      .writable = c->rq.writable,
 				      .policy = &c->rq.policy};
 	struct ctl_attach at;
@@ -101,7 +99,9 @@ static int op_attach(struct call *c)
 	}
 	if (at.tied_fd >= 0)
 		c->a->fds[c->a->nfds++] = at.tied_fd;
-	return answer_add(c->a, &ctl_table_attach, &at);
+	/* Not before: who is refused changes nothing for the others. */
+	r = c->rq.disk ? env_set_disk_max(c->env, c->rq.disk, &c->diag) : 0;
+	return r < 0 ? r : answer_add(c->a, &ctl_table_attach, &at);
 }
 
 static int op_lease(struct call *c)
@@ -111,6 +111,16 @@ static int op_lease(struct call *c)
 	if (r == 0 && c->nfds)
 		c->fds[0] = -1;
 	return r;
+}
+
+static int op_keep(struct call *c)
+{
+	return env_provision_keep(c->env, c->owner, &c->diag);
+}
+
+static int op_drop(struct call *c)
+{
+	return env_provision_drop(c->env, c->owner, &c->diag);
 }
 
 static int op_unlease(struct call *c)
@@ -153,7 +163,10 @@ static int op_status(struct call *c)
 static int op_commit(struct call *c)
 {
 	struct ctl_commit cm;
-	int r = env_commit(c->env, c->rq.message, c->rq.label, c->rq.expect, &c->diag, &cm);
+	int r = c->rq.op == CTL_OP_CHECKPOINT
+			? env_checkpoint(c->env, c->rq.message, c->rq.label, &c->diag, &cm)
+			: env_commit(c->env, c->rq.message, c->rq.label, c->rq.expect, &c->diag,
+				     &cm);
 
 	if (r < 0)
 		return r;
@@ -173,6 +186,29 @@ static int op_move(struct call *c)
 	return r < 0 ? r : answer_add(c->a, &ctl_table_moved, &mv);
 }
 
+static int op_tag(struct call *c)
+{
+	struct ctl_ref ref;
+	int r = c->rq.op == CTL_OP_TAG
+			? env_tag(c->env, c->rq.label, c->rq.rev, c->rq.force, &c->diag, &ref)
+			: env_untag(c->env, c->rq.label, &c->diag, &ref);
+
+	if (r == 0)
+		r = answer_add(c->a, &ctl_table_ref, &ref);
+	ctl_item_release(&ctl_table_ref, &ref);
+	return r;
+}
+
+static int add_ref(void *arg, const struct ctl_ref *ref)
+{
+	return answer_add(arg, &ctl_table_ref, ref);
+}
+
+static int op_refs(struct call *c)
+{
+	return env_refs(c->env, c->rq.all, add_ref, c->a);
+}
+
 static int add_commit(void *arg, const struct ctl_commit *cm)
 {
 	return answer_add(arg, &ctl_table_commit, cm);
@@ -180,7 +216,17 @@ static int add_commit(void *arg, const struct ctl_commit *cm)
 
 static int op_log(struct call *c)
 {
-	return env_log(c->env, c->rq.all, c->rq.automatic, add_commit, c->a);
+	struct ctl_commit cm;
+	int r;
+
+	if (!c->rq.rev)
+		return env_log(c->env, c->rq.all, c->rq.automatic, add_commit, c->a);
+	r = env_log_one(c->env, c->rq.rev, &c->diag, &cm);
+	if (r < 0)
+		return r;
+	r = answer_add(c->a, &ctl_table_commit, &cm);
+	ctl_item_release(&ctl_table_commit, &cm);
+	return r;
 }
 
 static int add_change(void *arg, const struct ctl_change *ch)
@@ -190,7 +236,7 @@ static int add_change(void *arg, const struct ctl_change *ch)
 
 static int op_diff(struct call *c)
 {
-	return env_diff(c->env, c->rq.rev, c->rq.rev2, &c->diag, add_change, c->a);
+	return env_diff(c->env, c->rq.rev, c->rq.rev2, c->rq.all, &c->diag, add_change, c->a);
 }
 
 static int op_cat(struct call *c)
@@ -202,6 +248,21 @@ static int op_cat(struct call *c)
 		return r;
 	c->a->fds[c->a->nfds++] = fd;
 	return answer_add(c->a, &ctl_table_note, &n);
+}
+
+static int add_file(void *arg, const struct ctl_file *f)
+{
+	return answer_add(arg, &ctl_table_file, f);
+}
+
+static int op_ls(struct call *c)
+{
+	return env_ls(c->env, c->rq.rev, c->rq.path, c->rq.all, &c->diag, add_file, c->a);
+}
+
+static int op_own(struct call *c)
+{
+	return env_own(c->env, c->rq.path, &c->diag);
 }
 
 static int add_path(void *arg, const char *path, char what)
@@ -269,14 +330,18 @@ static int op_restart(struct call *c)
 static int (*const ops[CTL_OP_LAST + 1])(struct call *c) = {
 	[CTL_OP_OPEN] = op_open,         [CTL_OP_ATTACH] = op_attach,
 	[CTL_OP_LEASE] = op_lease,       [CTL_OP_UNLEASE] = op_unlease,
-	[CTL_OP_BIND] = op_bind,         [CTL_OP_UNBIND] = op_unbind,
-	[CTL_OP_STATUS] = op_status,     [CTL_OP_COMMIT] = op_commit,
-	[CTL_OP_ROLLBACK] = op_move,     [CTL_OP_RESET] = op_move,
-	[CTL_OP_UNDO] = op_move,         [CTL_OP_LOG] = op_log,
-	[CTL_OP_DIFF] = op_diff,         [CTL_OP_CAT] = op_cat,
-	[CTL_OP_CHANGES] = op_changes,   [CTL_OP_FLUSH] = op_flush,
-	[CTL_OP_SHUTDOWN] = op_shutdown, [CTL_OP_RESTART] = op_restart,
-	[CTL_OP_DENIALS] = op_denials,
+	[CTL_OP_KEEP] = op_keep,         [CTL_OP_BIND] = op_bind,
+	[CTL_OP_UNBIND] = op_unbind,     [CTL_OP_STATUS] = op_status,
+	[CTL_OP_COMMIT] = op_commit,     [CTL_OP_ROLLBACK] = op_move,
+	[CTL_OP_RESET] = op_move,        [CTL_OP_UNDO] = op_move,
+	[CTL_OP_LOG] = op_log,           [CTL_OP_DIFF] = op_diff,
+	[CTL_OP_CAT] = op_cat,           [CTL_OP_CHANGES] = op_changes,
+	[CTL_OP_FLUSH] = op_flush,       [CTL_OP_SHUTDOWN] = op_shutdown,
+	[CTL_OP_RESTART] = op_restart,   [CTL_OP_DENIALS] = op_denials,
+	[CTL_OP_CHECKPOINT] = op_commit, [CTL_OP_LS] = op_ls,
+	[CTL_OP_OWN] = op_own,           [CTL_OP_TAG] = op_tag,
+	[CTL_OP_UNTAG] = op_tag,         [CTL_OP_REFS] = op_refs,
+	[CTL_OP_DROP] = op_drop,
 };
 
 /* ---- around them ---- */

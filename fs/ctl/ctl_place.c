@@ -66,24 +66,49 @@ static int own_dir(const char *path)
 	return 0;
 }
 
-int ctl_runtime_dir(char **ret)
+/* Where it is, or would be. */
+static int runtime_path(char **ret)
 {
 	const char *xdg = getenv("XDG_RUNTIME_DIR");
-	cleanup_free char *s = NULL;
 	struct stat st;
-	int r;
 
 	/* After su or sudo the variable may name another user's directory. */
 	if (xdg && *xdg == '/' && stat(xdg, &st) == 0 && st.st_uid == geteuid() &&
 	    access(xdg, W_OK | X_OK) == 0)
-		r = fmt(&s, "%s/rattan", xdg);
-	else
-		r = fmt(&s, "/tmp/rattan-%u", (unsigned)geteuid());
+		return fmt(ret, "%s/rattan", xdg);
+	return fmt(ret, "/tmp/rattan-%u", (unsigned)geteuid());
+}
+
+int ctl_runtime_dir(char **ret)
+{
+	cleanup_free char *s = NULL;
+	int r = runtime_path(&s);
+
 	if (r == 0)
 		r = own_dir(s);
 	if (r == 0)
 		*ret = steal_ptr(&s);
 	return r;
+}
+
+/* The same, with a sentence; somebody may have been there before us. */
+static int runtime_dir(struct diag *diag, char **ret)
+{
+	cleanup_free char *s = NULL;
+	int r = runtime_path(&s);
+
+	if (r == 0)
+		r = own_dir(s);
+	if (r == -EACCES)
+		return diag_set(diag, r,
+				"%s is no directory of yours and is not used: remove it, or set "
+				"XDG_RUNTIME_DIR",
+				s);
+	if (r < 0)
+		return diag_set(diag, r, "cannot use the runtime directory%s%s: %s", s ? " " : "",
+				s ? s : "", err_text(r));
+	*ret = steal_ptr(&s);
+	return 0;
 }
 
 int ctl_data_path(const char *data_dir, bool make, struct diag *diag, char **ret)
@@ -139,9 +164,10 @@ int ctl_place(const char *data, const char *env, struct diag *diag, char **ret)
 				"\"%.80s\" is no name for an environment: use 1 to 64 letters, "
 				"digits, '.', '_' or '-', not starting with '.' or '-'",
 				env);
-	r = ctl_runtime_dir(&run);
-	if (r == 0)
-		r = fmt(&s, "%s/%016llx-%s", run, (unsigned long long)fnv64(data), env);
+	r = runtime_dir(diag, &run);
+	if (r < 0)
+		return r;
+	r = fmt(&s, "%s/%016llx-%s", run, (unsigned long long)fnv64(data), env);
 	if (r == 0)
 		r = own_dir(s);
 	if (r < 0)
@@ -154,10 +180,11 @@ int ctl_place(const char *data, const char *env, struct diag *diag, char **ret)
 int ctl_place_mount(const char *dir, struct diag *diag, char **ret)
 {
 	cleanup_free char *run = NULL, *s = NULL;
-	int r = ctl_runtime_dir(&run);
+	int r = runtime_dir(diag, &run);
 
-	if (r == 0)
-		r = fmt(&s, "%s/mount-%016llx", run, (unsigned long long)fnv64(dir));
+	if (r < 0)
+		return r;
+	r = fmt(&s, "%s/mount-%016llx", run, (unsigned long long)fnv64(dir));
 	if (r == 0)
 		r = own_dir(s);
 	if (r < 0)

@@ -59,8 +59,9 @@ static int find_program(char *ret, size_t size)
 
 /* Nothing of the caller's but its environment goes along: standard streams, directory, session and
  * every other descriptor are replaced (a daemon that kept a pipe would keep its reader waiting). */
-static int start(char *const *argv, const char *log, int ready, pid_t *ret_pid)
+static int start(const struct ctl_argv *a, const char *log, int ready, pid_t *ret_pid)
 {
+	char *const *argv = (char *const *)(uintptr_t)a->v;
 	posix_spawn_file_actions_t fa;
 	posix_spawnattr_t at;
 	sigset_t none, dfl;
@@ -75,9 +76,11 @@ static int start(char *const *argv, const char *log, int ready, pid_t *ret_pid)
 	sigemptyset(&none);
 	sigfillset(&dfl);
 	r = posix_spawn_file_actions_adddup2(&fa, ready, 3);
-	if (r == 0)
+	if (r == 0 && a->in_fd)
+		r = posix_spawn_file_actions_adddup2(&fa, a->in_fd, 0);
+	else if (r == 0 && !a->std_in)
 		r = posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
-	if (r == 0)
+	if (r == 0 && !a->std_out)
 		r = posix_spawn_file_actions_addopen(&fa, 1, "/dev/null", O_WRONLY, 0);
 	if (r == 0)
 		r = posix_spawn_file_actions_addopen(&fa, 2, log ? log : "/dev/null",
@@ -153,7 +156,7 @@ static int launch(struct ctl_argv *a, const char *log, struct diag *diag, int *r
 	ctl_argv_opt(a, "--ready-fd", "3");
 	a->v[a->n] = NULL;
 	shorten_log(log);
-	r = start((char *const *)(uintptr_t)a->v, log, hi, ret_pid);
+	r = start(a, log, hi, ret_pid);
 	if (r < 0)
 		return diag_set(diag, -ECONNREFUSED, "cannot start %s: %s", program, err_text(r));
 	*ret_fd = steal_fd(&rd);

@@ -20,10 +20,13 @@ struct daemon_opts {
 	bool has_writable;
 	int takeover_fd; /* -1, or the keeper's state: this process is a keeper, whose daemon died */
 	bool create, foreground;
-	bool stored_ids;               /* show ids as stored */
-	bool quick, repair;            /* fsck */
-	bool dry_run, shrink, removed; /* gc: store/store.h */
-	unsigned keep_states, keep_days;
+	bool stored_ids;                         /* show ids as stored */
+	bool quick, repair;                      /* fsck */
+	bool dry_run, shrink, compress, removed; /* gc: store/store.h */
+	bool rw; /* mount: writable, and what is written goes with it */
+	unsigned keep_states, keep_days, strip;
+	const char *kind, *src, *dest, *tag, *pack; /* import, export: fs/image/image.h */
+	bool replace, squash, with_host;
 	bool force; /* serve: without the runtime directory's lock */
 	int ready_fd;
 	uint64_t disk_max; /* 0: the default */
@@ -41,3 +44,9 @@ int daemon_admin_remove(const struct daemon_opts *o) MUST_USE;
 /* Tells its starter in a stream of messages, each behind its length. */
 int daemon_admin_fsck(const struct daemon_opts *o) MUST_USE;
 int daemon_admin_gc(const struct daemon_opts *o) MUST_USE;
+int daemon_admin_stats(const struct daemon_opts *o) MUST_USE;
+int daemon_admin_import(const struct daemon_opts *o) MUST_USE;
+int daemon_admin_export(const struct daemon_opts *o) MUST_USE;
+int daemon_admin_have(const struct daemon_opts *o) MUST_USE;
+int daemon_admin_bases(const struct daemon_opts *o) MUST_USE;
+int daemon_admin_base_remove(const struct daemon_opts *o) MUST_USE;

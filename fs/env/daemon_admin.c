@@ -13,6 +13,7 @@
 #include "fs/env/daemon_internal.h"
 #include "fs/fuse/mount.h"
 #include "store/store.h"
+#include "store/synclog.h"
 
 /* ---- one commit on the host ---- */
 
@@ -21,6 +22,9 @@ struct shown {
 	struct session *se;
 	struct ovl *ovl;
 	int pin_fd; /* the collector leaves the state alone as long as it is shown (S5) */
+	store_layer
+		own; /* what is written goes here, and away with the mount; 0: it is read-only */
+	int own_fd;  /* the same for it */
 	bool up;
 };
 
@@ -39,13 +43,24 @@ static int find_layer(struct store *s, const struct daemon_opts *o, struct diag 
 	return r;
 }
 
+/* An open layer over the state, which nobody else knows of. */
+static int own_layer(struct shown *m, store_layer over, struct diag *diag)
+{
+	int r = store_layer_new(m->store, over, &m->own);
+
+	if (r == 0)
+		r = store_layer_pin_open(m->store, m->own, &m->own_fd);
+	return r < 0 ? diag_set(diag, r, "cannot make room for what is written: %s", err_text(r))
+		     : 0;
+}
+
 static int show(struct shown *m, const struct daemon_opts *o, struct diag *diag)
 {
-	struct ovl_opts oo = {.flags = OVL_RDONLY};
-	struct session_opts so = {.ids = daemon_host_ids(o), .rdonly = true, .spin_us = -1};
+	struct ovl_opts oo = {.flags = o->rw ? 0 : OVL_RDONLY};
+	struct session_opts so = {.ids = daemon_host_ids(o), .rdonly = !o->rw, .spin_us = -1};
 	struct mount_opts mo = {.dir = o->dir,
 				.name = "rattan",
-				.rdonly = true,
+				.rdonly = !o->rw,
 				.helper = geteuid() != 0,
 				.allow_other = o->stored_ids && geteuid() == 0};
 	int r = store_open(o->data_dir, 0, diag, &m->store);
@@ -55,6 +70,8 @@ static int show(struct shown *m, const struct daemon_opts *o, struct diag *diag)
 	if (r == 0 && (r = store_layer_pin(m->store, oo.layer, &m->pin_fd)) < 0)
 		diag_set(diag, r, "cannot keep \"%s\" from being collected: %s", o->rev,
 			 err_text(r));
+	if (r == 0 && o->rw && (r = own_layer(m, oo.layer, diag)) == 0)
+		oo.layer = m->own;
 	if (r == 0)
 		r = session_new(&m->se);
 	if (r < 0)
@@ -79,8 +96,15 @@ static void unshow(struct shown *m, const char *dir, bool ended)
 		ovl_notify_end(m->ovl);
 	if (m->se)
 		session_stop(m->se);
-	if (m->ovl)
+	/* What was written and is not in the store yet need not get there. */
+	if (m->ovl && m->own)
+		ovl_abandon(m->ovl);
+	else if (m->ovl)
 		(void)!ovl_close(m->ovl);
+	/* Should it fail, a collection takes the layer a day later. */
+	if (m->own)
+		(void)!store_layers_discard(m->store, &m->own, 1);
+	cleanup_fdp(&m->own_fd);
 	cleanup_fdp(&m->pin_fd);
 	store_close(m->store);
 }
@@ -100,7 +124,7 @@ int daemon_mount(const struct daemon_opts *o)
 {
 	cleanup_fd int alive = -1, signal_fd = -1;
 	struct diag diag = {0};
-	struct shown m = {.pin_fd = -1};
+	struct shown m = {.pin_fd = -1, .own_fd = -1};
 	int ready_fd = o->ready_fd, r;
 	bool parent, ended = false;
 
@@ -154,6 +178,26 @@ static int damaged(int r, struct ctl_env_info *i, struct buf *items)
 	return ctl_item_put(items, &ctl_table_env, i);
 }
 
+static int any_frame(void *arg, const uint8_t *p, size_t n)
+{
+	(void)arg;
+	(void)p;
+	return n > 0;
+}
+
+/* Is there something that was synced and is not in the layer yet? */
+static bool synced_more(struct store *s, const struct store_env *e, uint64_t batches)
+{
+	struct store_log *l;
+	int r = store_log_open(s, e->name, &l);
+
+	if (r < 0)
+		return false;
+	r = store_log_read(l, e->open, batches, any_frame, NULL);
+	store_log_close(l);
+	return r > 0;
+}
+
 static int describe(struct store *s, const struct store_env *e, struct buf *items)
 {
 	struct ctl_env_info i = {.created = e->created};
@@ -167,7 +211,7 @@ static int describe(struct store *s, const struct store_env *e, struct buf *item
 	if (r < 0)
 		return damaged(r, &i, items);
 	memcpy(i.base, e->base_name, sizeof(i.base));
-	i.dirty = li.records > 0;
+	i.dirty = li.records > 0 || synced_more(s, e, li.batches);
 	r = store_head_commit(s, e->head, &at);
 	i.dirty |= r == 0 && at != e->head;
 	if (r == 0)

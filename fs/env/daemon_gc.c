@@ -20,8 +20,11 @@ struct telling {
 static bool go_on(void *arg, enum store_gc_phase phase, uint64_t done, uint64_t total)
 {
 	static const char *const stages[] = {
-		[STORE_GC_LOOK] = "layers",       [STORE_GC_ERASE] = "removed layers",
-		[STORE_GC_MARK] = "records",      [STORE_GC_SWEEP] = "chunks",
+		[STORE_GC_LOOK] = "layers",
+		[STORE_GC_ERASE] = "removed layers",
+		[STORE_GC_MARK] = "records",
+		[STORE_GC_SWEEP] = "chunks",
+		[STORE_GC_PACK] = "chunks to compress",
 		[STORE_GC_SHRINK] = "free pages",
 	};
 	struct ctl_progress p = {
@@ -40,6 +43,7 @@ static int collect(const struct daemon_opts *o, struct telling *x, struct diag *
 {
 	struct store_gc_opts go = {.dry_run = o->dry_run,
 				   .shrink = o->shrink,
+				   .pack = o->compress,
 				   .removed = o->removed,
 				   .keep_moves = o->keep_states,
 				   .keep_days = o->keep_days,
@@ -61,6 +65,9 @@ static int collect(const struct daemon_opts *o, struct telling *x, struct diag *
 				   .chunks = g.chunks,
 				   .chunk_bytes = g.chunk_bytes,
 				   .live_chunks = g.live_chunks,
+				   .packed = g.packed,
+				   .packed_from = g.packed_from,
+				   .packed_to = g.packed_to,
 				   .damaged = g.damaged,
 				   .free_bytes = g.free_bytes,
 				   .given_back = g.given_back};

@@ -18,8 +18,29 @@ int daemon_alive(const char *run_dir, struct diag *diag, int *ret_fd) MUST_USE;
 /* Remember (or with NULL forget) a mount on the host, for whoever finds us dead. */
 int daemon_note_mount(const char *run_dir, const char *dir) MUST_USE;
 
+/* R/<id>/@name. */
+int daemon_run_file(const char *run_dir, const char *name, char *ret, size_t size) MUST_USE;
+/* No core file, and in no namespace of our own nobody looks into this process. */
+void daemon_no_core(bool own_ns);
+/* A lack that may be over in a moment. */
+bool daemon_may_pass(int r);
+
 /* How ids are shown on the host. */
 struct session_ids daemon_host_ids(const struct daemon_opts *o);
+
+/* ---- daemon_serve.c ---- */
+
+struct daemon_begin {
+	const struct daemon_opts *o;
+	const char *mnt;
+	struct keeper_link *kept; /* this process's copy of what the keeper holds */
+	int sock, pulse, ready_fd;
+	bool own_ns;
+	bool again;             /* it holds a dead daemon's mount */
+	const struct diag *why; /* no namespace: its text is not empty */
+};
+/* What the fork of a keeper does, to its end. */
+int daemon_begin(const struct daemon_begin *b) MUST_USE;
 
 /* ---- daemon_stream.c: messages to the starter as they come, each with its length before it ---- */
 

@@ -13,6 +13,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "fs/env/env_internal.h"
+#include "store/synclog.h"
 
 /* The runtime directory's lock keeps clients that share it apart; two logins of one user may have
  * different ones. What is locked here is the environment itself: an open layer has one writer. */
@@ -117,7 +118,8 @@ int env_set_disk_max(struct env *e, uint64_t max, struct diag *diag)
 
 	if (r < 0)
 		return diag_set(diag, r, "cannot read the store: %s", err_text(r));
-	atomic_store(&e->disk_max, max);
+	if (atomic_exchange(&e->disk_max, max) == max)
+		return 0;
 	ENV_LOCK(e);
 	if (e->cur.ovl)
 		ovl_set_disk_max(e->cur.ovl, max);
@@ -149,6 +151,7 @@ static struct env *env_alloc(const struct env_opts *o)
 	e->generation = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 	e->token_generation = e->generation;
 	e->next_id = e->generation; /* not a former daemon's */
+	e->mounts = e->generation << 16;
 	e->mount_root = o->mount_root ? strdup(o->mount_root) : NULL;
 	e->host_dir = o->host_dir ? strdup(o->host_dir) : NULL;
 	if ((o->mount_root && !e->mount_root) || (o->host_dir && !e->host_dir)) {
@@ -193,7 +196,11 @@ int env_open(const struct env_opts *o, struct diag *diag, struct env **ret)
 	if (r == 0)
 		r = env_journal_open(e, o->kept);
 	if (r == 0)
+		r = store_log_open(e->store, o->name, &e->log);
+	if (r == 0)
 		r = o->kept ? env_resume_locked(e, o->kept, diag) : env_up_locked(e, diag);
+	if (r == 0)
+		r = env_provision_found_locked(e, diag);
 	if (r == 0)
 		e->resuming = false;
 	if (r == 0)
@@ -221,6 +228,7 @@ int env_close(struct env *e)
 	r = env_quiesce_locked(e);
 	env_down_locked(e);
 	k = env_drop_ovl_locked(e);
+	e->provisioning = false; /* the ref stays: who opens it next goes back */
 	/* An end, and no death that another daemon should go on from. */
 	keeper_drop(&e->link, KEEP_MOUNT, 0);
 	while (e->leases) {
@@ -232,6 +240,7 @@ int env_close(struct env *e)
 	env_shown_free(e);
 	policy_rules_release(&e->policy.rules);
 	env_journal_close(e);
+	store_log_close(e->log);
 	store_close(e->store);
 	cleanup_fdp(&e->store_lock_fd);
 	cleanup_fdp(&e->userns_fd);
@@ -312,13 +321,15 @@ static int change_policy(struct env *e, struct env_policy *want, struct diag *di
 static int judge_by(struct env *e, struct env_policy *want, struct diag *diag)
 {
 	/* A mount on the mount is not asked for by its rules. */
-	if (e->nbinds && env_policy_whole(want))
+	if (e->nbinds && !want->root && env_policy_whole(want))
 		return diag_set(
 			diag, -EBUSY,
 			"environment \"%s\" has %s bound at %s for another session, which no profile "
 			"judges; wait until that has ended, or use another environment (-e)",
 			e->rec.name, e->binds[0].host, e->binds[0].mount);
-	return policy_rules_same(&want->rules, &e->policy.rules) ? 0 : change_policy(e, want, diag);
+	if (want->root == e->policy.root && policy_rules_same(&want->rules, &e->policy.rules))
+		return 0;
+	return change_policy(e, want, diag);
 }
 
 static int dup_to(int fd, int *ret)
@@ -348,6 +359,7 @@ static int hand_out(struct env *e, struct ctl_attach *ret)
 	memcpy(ret->writable, e->policy.writable, sizeof(ret->writable));
 	memcpy(ret->root, e->cur.dir, sizeof(ret->root));
 	ret->generation = e->generation;
+	ret->mounts = e->mounts;
 	ovl_counts(e->cur.ovl, &n);
 	ret->token = env_token_locked(e, n.changes);
 	ret->denied = env_token_locked(e, e->cur.through ? through_denied(e->cur.through)
@@ -359,20 +371,34 @@ static int attach_locked(struct env *e, const void *owner, const struct env_want
 			 struct env_policy *policy, struct diag *diag, struct ctl_attach *ret)
 {
 	int r = check_through(e, want->through, diag);
+	bool begun;
 
+	/* Alone from its beginning to its end: what goes back must be nobody else's work. */
+	if (r == 0 && (policy->root || e->provisioning)) {
+		r = policy->root ? env_check_kept(e, diag) : 0;
+		if (r == 0)
+			r = env_check_leases_locked(e, diag);
+		if (r == 0)
+			r = env_provision_settle_locked(e, diag);
+	}
 	if (r == 0)
 		r = judge_by(e, policy, diag);
 	if (r == 0)
 		r = env_ensure_locked(e, diag);
 	if (r == 0 && env_shown_replaced_locked(e) && env_check_idle_locked(e, owner, NULL) == 0)
 		r = env_fresh_locked(e, diag);
+	if (r == 0 && want->provision)
+		r = env_provision_begin_locked(e, diag);
+	begun = r == 0 && want->provision;
 	if (r == 0 && want->what)
 		r = env_lease_locked(e, owner, want, -1, diag);
-	if (r < 0)
-		return r;
-	r = hand_out(e, ret);
-	if (r < 0 && want->what)
-		env_unlease_locked(e, owner);
+	if (r == 0) {
+		r = hand_out(e, ret);
+		if (r < 0 && want->what)
+			env_unlease_locked(e, owner);
+	}
+	if (r < 0 && begun) /* not what is another's */
+		env_provision_over_locked(e);
 	return r;
 }
 
@@ -380,8 +406,12 @@ int env_attach(struct env *e, const void *owner, const struct env_want *want, st
 	       struct ctl_attach *ret)
 {
 	struct env_policy policy = {0};
-	int r = env_policy_parse(want->writable, want->policy, diag, &policy);
+	static const char *const all[] = {"/", NULL};
+	int r = want->provision
+			? env_policy_parse((char *const *)(uintptr_t)all, NULL, diag, &policy)
+			: env_policy_parse(want->writable, want->policy, diag, &policy);
 
+	policy.root = want->provision;
 	memset(ret, 0, sizeof(*ret));
 	ret->root_fd = ret->userns_fd = ret->mntns_fd = ret->tied_fd = -1;
 	if (r < 0)

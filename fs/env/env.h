@@ -88,6 +88,7 @@ struct env_want {
 	/* @policy as policy_rules_encode() writes it, or else @writable; both empty: the agent default. */
 	char *const *writable;
 	const struct ctl_bytes *policy;
+	bool provision; /* instead of both: as root, for whom all is writable, alone; until env_provision_keep or the lease's end */
 };
 /* The mount under the policy that is wanted, of which all of its life is: a fresh one where the mount has another. -EBUSY,
  * and nothing is changed: anybody holds a lease under another policy, or has bound something that a whole policy
@@ -120,6 +121,16 @@ void env_unbind_all(struct env *e, const void *owner);
 int env_status(struct env *e, struct diag *diag, struct ctl_status *ret) MUST_USE;
 int env_commit(struct env *e, const char *message, const char *label, const char *expect,
 	       struct diag *diag, struct ctl_commit *ret) MUST_USE;
+/* An automatic state of what is there, whose cost is that of writing down what is not on the disk yet. -ENODATA: nothing
+ * has changed since the last state. */
+int env_checkpoint(struct env *e, const char *message, const char *label, struct diag *diag,
+		   struct ctl_commit *ret) MUST_USE;
+/* What @owner provisions stays, and is on the disk; else its lease's end goes back to the state before. So may a connection do
+ * that has taken the place of one to a former daemon. -ENOENT: it provisions nothing (any more); otherwise, on failure, nothing
+ * is decided. */
+int env_provision_keep(struct env *e, const void *owner, struct diag *diag) MUST_USE;
+/* It is taken back now, and whether that went well is told. -ENOENT as above. */
+int env_provision_drop(struct env *e, const void *owner, struct diag *diag) MUST_USE;
 enum env_move {
 	ENV_ROLLBACK,
 	ENV_RESET,
@@ -130,12 +141,25 @@ int env_move(struct env *e, const void *owner, enum env_move what, const char *r
 	     struct diag *diag, struct ctl_moved *ret) MUST_USE;
 int env_flush(struct env *e, struct diag *diag) MUST_USE;
 
+/* The state @rev alone. -ENOENT: a base, or nothing. @ret is overwritten, and the caller's to release. */
+int env_log_one(struct env *e, const char *rev, struct diag *diag, struct ctl_commit *ret) MUST_USE;
 int env_log(struct env *e, bool all, bool automatic,
 	    int (*fn)(void *arg, const struct ctl_commit *cm), void *arg) MUST_USE;
-int env_diff(struct env *e, const char *a, const char *b, struct diag *diag,
+/* Names: ctl_tag and its like of ctl_client.h. @ret is overwritten, and the caller's to release. */
+int env_tag(struct env *e, const char *name, const char *rev, bool force, struct diag *diag,
+	    struct ctl_ref *ret) MUST_USE;
+int env_untag(struct env *e, const char *name, struct diag *diag, struct ctl_ref *ret) MUST_USE;
+/* @fn is called with env.lock held here: it only collects. */
+int env_refs(struct env *e, bool all, int (*fn)(void *arg, const struct ctl_ref *ref),
+	     void *arg) MUST_USE;
+/* @all: also times, and what was taken over from host directories. */
+int env_diff(struct env *e, const char *a, const char *b, bool all, struct diag *diag,
 	     int (*fn)(void *arg, const struct ctl_change *ch), void *arg) MUST_USE;
 int env_cat(struct env *e, const char *rev, const char *path, struct diag *diag, int *ret_fd,
 	    uint32_t *ret_mode) MUST_USE;
+int env_own(struct env *e, const char *path, struct diag *diag) MUST_USE;
+int env_ls(struct env *e, const char *rev, const char *path, bool below, struct diag *diag,
+	   int (*fn)(void *arg, const struct ctl_file *f), void *arg) MUST_USE;
 /* @fn is called with env.lock held here: it only collects. */
 int env_changes(struct env *e, uint64_t token, struct diag *diag, uint64_t *ret_token,
 		int (*fn)(void *arg, const char *path, char what), void *arg) MUST_USE;

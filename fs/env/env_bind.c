@@ -188,9 +188,10 @@ static int bind_fresh(struct env *e, struct diag *diag)
 static int unbind_at(struct env *e, size_t i, struct diag *diag)
 {
 	cleanup_free char *mount = steal_ptr(&e->binds[i].mount);
-	bool there = e->cur.up && !e->binds[i].gone;
+	bool there = e->cur.up && !e->binds[i].gone && !e->policy.root;
 	int r = there ? keeper_unbind(&e->link, e->cur.dir, mount, diag) : 0;
 
+	e->mounts++;
 	remove_at(e, i);
 	/* A command has moved what it is mounted on, or below: it goes with the mount. */
 	if (r < 0 && env_check_idle_locked(e, NULL, NULL) == 0)
@@ -254,12 +255,17 @@ static int bind_locked(struct env *e, const void *owner, pid_t pid, struct env_b
 		r = diag_set(diag, -EMFILE, "64 binds are the limit");
 	if (r < 0)
 		return r;
-	r = keeper_bind(&e->link, e->cur.dir, b->mount, b->host, b->dev, b->ino, b->rw, diag);
+
+	e->mounts++;
+	/* A mount for provisioning shows none: it is there in the next one. */
+	r = e->policy.root ? 0
+			   : keeper_bind(&e->link, e->cur.dir, b->mount, b->host, b->dev, b->ino,
+					 b->rw, diag);
 	if (r < 0 && r != -EACCES && r != -EROFS && r != -EPERM)
 		return diag_set(diag, r, "cannot bind %s at %s: %s", b->host, b->mount,
 				err_text(r));
 	if (append(e, b) < 0) {
-		if (r == 0)
+		if (r == 0 && !e->policy.root)
 			(void)!keeper_unbind(&e->link, e->cur.dir, b->mount, NULL);
 		return -ENOMEM;
 	}

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "fs/env/env_internal.h"
 
 #define LOOK_S     60
@@ -63,7 +64,7 @@ static bool go_on(void *arg, enum store_gc_phase phase, uint64_t done, uint64_t 
 
 static void collect(struct env *e)
 {
-	struct store_gc_opts o = {.memory = MEMORY, .go_on = go_on, .arg = e};
+	struct store_gc_opts o = {.memory = MEMORY, .pack = true, .go_on = go_on, .arg = e};
 	struct store_gc_result res;
 	struct diag diag = {0};
 	int r;
@@ -71,9 +72,11 @@ static void collect(struct env *e)
 	env_gc_keep(&o);
 	r = store_gc(e->store, &o, &diag, &res);
 	if (r == 0)
-		log_info("collected %llu layers and %llu chunks of %llu bytes",
-			 (unsigned long long)res.layers, (unsigned long long)res.chunks,
-			 (unsigned long long)res.chunk_bytes);
+		log_info(
+			"collected %llu layers and %llu chunks of %llu bytes, compressed %llu of %llu to %llu",
+			(unsigned long long)res.layers, (unsigned long long)res.chunks,
+			(unsigned long long)res.chunk_bytes, (unsigned long long)res.packed,
+			(unsigned long long)res.packed_from, (unsigned long long)res.packed_to);
 	else if (r == -EBUSY || r == -ECANCELED)
 		log_debug("%s", diag.text);
 	else
@@ -110,16 +113,12 @@ static void *gc_main(void *arg)
 int env_gc_start(struct env *e)
 {
 	struct env_gc *g = &e->gc;
-	pthread_condattr_t a;
 	int r;
 
 	if (look_s() == 0)
 		return 0;
-	(void)pthread_condattr_init(&a);
-	(void)pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
 	(void)pthread_mutex_init(&g->lock, NULL);
-	(void)pthread_cond_init(&g->cond, &a);
-	(void)pthread_condattr_destroy(&a);
+	(void)thread_cond_init(&g->cond);
 	r = pthread_create(&g->thread, NULL, gc_main, e);
 	g->running = r == 0;
 	return -r;

@@ -11,14 +11,19 @@
 #include "policy/rules.h"
 #include "store/store.h"
 
+/* -E2BIG of fs/core/diff.h */
+#define ENV_TOO_LONG                                                                                       \
+	"the paths of what changed are too long together to be compared; remove the deepest directories, " \
+	"or go back with reset"
+
 struct env_lease {
 	const void *
 		owner; /* NULL: of a connection to a former daemon; ends with the process, or at @until */
 	char *what;
-	bool brief; /* holds the policy alone: no move waits for it */
-	int pidfd;  /* -1: none */
-	long long until;
-	uint64_t id; /* with the keeper */
+	bool brief;      /* holds the policy alone: no move waits for it */
+	int pidfd;       /* -1: none */
+	long long until; /* 0: not known yet */
+	uint64_t id;     /* with the keeper */
 	struct env_lease *next;
 };
 
@@ -60,8 +65,9 @@ struct env_mount {
 	bool up; /* session and mount are there; the ovl may be there without */
 };
 
-/* What is allowed, and the writable places of it, newline-separated. */
+/* What is allowed, and the writable places of it, newline-separated. @root: of a mount for provisioning, which shows no binds. */
 struct env_policy {
+	bool root;
 	struct policy_rules rules;
 	char writable[4096];
 };
@@ -90,6 +96,7 @@ struct env {
 	long long started_ms;
 
 	struct journal *journal; /* fixed after env_open; NULL: none */
+	struct store_log *log;   /* the same */
 	int journal_fd, tied_fd;
 	_Atomic uint64_t disk_max;
 	uint64_t token_generation; /* of this process: its change log knows nothing of another's */
@@ -98,9 +105,11 @@ struct env {
 	struct keeper_link link;
 	bool resuming; /* what the keeper has is the last daemon's */
 	struct store_env rec;
-	struct env_policy policy; /* of the mount */
+	store_layer head_at, head_commit; /* env_head_locked's: of which head, and what it was */
+	struct env_policy policy;         /* of the mount */
 	struct env_mount cur;
 	uint64_t generation;
+	uint64_t mounts; /* of binds: counts whatever may change them; not a former daemon's */
 	unsigned nmounts;
 	atomic_bool
 		resumable; /* read without the lock: another daemon could go on with the mount */
@@ -111,7 +120,15 @@ struct env {
 	struct env_lease *leases;
 	uint64_t next_id;    /* of what is kept */
 	atomic_uint nleases; /* read without the lock */
+	bool unsure;         /* a process may be there that no lease tells of */
+	/* Provisioning is under way, or was when the last daemon died: the state to go back to unless it is kept. */
+	bool provisioning;
+	store_layer provision_from;
 };
+
+/* ---- env_state.c ---- */
+/* store_head_commit of where the environment is. */
+int env_head_locked(struct env *e, store_layer *ret) MUST_USE;
 
 /* fs/env/env_view.c: the place in the change log after @changes of them, for ctl_changes. */
 uint64_t env_token_locked(const struct env *e, uint64_t changes);
@@ -143,6 +160,10 @@ bool env_process_gone(int pidfd);
 /* ---- env_mount.c ---- */
 
 /* -EOPNOTSUPP with a sentence where there is nothing that could be kept, compared or taken back. */
+/* -EINVAL with the rules, when @name (may be NULL) is none for a tag. */
+int env_check_tag(const char *name, struct diag *diag) MUST_USE;
+/* -EEXIST, and what has the name. */
+int env_tag_taken(struct env *e, const char *name, store_layer by, struct diag *diag);
 int env_check_kept(const struct env *e, struct diag *diag) MUST_USE;
 
 /* @resume: the journal is a dead daemon's. */
@@ -175,6 +196,8 @@ int env_fresh_locked(struct env *e, struct diag *diag) MUST_USE;
 int env_ensure_locked(struct env *e, struct diag *diag) MUST_USE;
 
 /* ---- env_lease.c ---- */
+/* What shared mappings hold comes down: before a state is taken. */
+int env_push_locked(struct env *e) MUST_USE;
 int env_check_idle_locked(struct env *e, const void *owner, struct diag *diag) MUST_USE;
 /* -EBUSY with a list when anybody holds a lease: the policy of what they do must not change. */
 int env_check_leases_locked(struct env *e, struct diag *diag) MUST_USE;
@@ -183,6 +206,22 @@ int env_lease_locked(struct env *e, const void *owner, const struct env_want *wa
 void env_unlease_locked(struct env *e, const void *owner);
 unsigned env_commands_locked(const struct env *e);
 void env_kill_leases_locked(struct env *e, const void *owner);
+
+/* ---- env_provision.c ---- */
+/* The state before it is sealed, and noted in the store. */
+int env_provision_begin_locked(struct env *e, struct diag *diag) MUST_USE;
+/* Nobody holds it any more: back to the state before, if it was not kept. A failure is logged. */
+void env_provision_over_locked(struct env *e);
+/* The same, for who is about to use the environment; -EBUSY: somebody holds it. */
+int env_provision_settle_locked(struct env *e, struct diag *diag) MUST_USE;
+/* Whoever holds it is killed, and then the same. */
+int env_provision_end_locked(struct env *e, struct diag *diag) MUST_USE;
+/* What a former daemon left; nothing is served yet, or with a lease that is there still. */
+int env_provision_found_locked(struct env *e, struct diag *diag) MUST_USE;
+
+/* ---- env_state.c, for it ---- */
+int env_checkpoint_locked(struct env *e, const char *message, struct diag *diag) MUST_USE;
+int env_go_back_locked(struct env *e, store_layer target, struct diag *diag) MUST_USE;
 
 /* ---- env_gc.c ---- */
 int env_gc_start(struct env *e) MUST_USE;
@@ -218,6 +257,8 @@ bool env_policy_whole(const struct env_policy *p);
 int env_policy_parse(char *const *places, const struct ctl_bytes *rules, struct diag *diag,
 		     struct env_policy *ret) MUST_USE;
 int env_policy_save(const struct policy_rules *rules, int *ret_fd) MUST_USE;
+/* Whose owners are whose in a mount under it. */
+void env_policy_ids(const struct env_policy *p, struct session_ids *ids);
 int env_policy_load(int fd, struct env_policy *ret) MUST_USE;
 
 /* ---- env_overlay.c ---- */

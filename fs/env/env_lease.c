@@ -11,6 +11,8 @@
 #include "fs/env/env_internal.h"
 
 #define LEASES_MAX 1024
+/* How long who provisioned under a former daemon has, when the command has ended, to say whether it stays. */
+#define VERDICT_MS 30000
 
 /* One connection, one lease: a second call tells the process of the command that was announced by the first. */
 static bool lease_again_locked(struct env *e, const void *owner, struct env_lease *l)
@@ -76,12 +78,28 @@ static void lease_end_locked(struct env *e, struct env_lease **p)
 	struct env_lease *l = *p;
 
 	*p = l->next;
+	if (!l->brief && (l->pidfd < 0 || !env_process_gone(l->pidfd)))
+		e->unsure = true;
 	keeper_drop(&e->link, KEEP_LEASE, l->id);
 	if (l->pidfd >= 0)
 		(void)close(l->pidfd);
 	free(l->what);
 	free(l);
 	e->nleases--;
+}
+
+/* Of a connection to a former daemon. */
+static bool lease_over_locked(const struct env *e, struct env_lease *l)
+{
+	if (l->pidfd < 0)
+		return io_now_ms() > l->until;
+	if (!env_process_gone(l->pidfd))
+		return false;
+	if (!e->provisioning)
+		return true;
+	if (!l->until)
+		l->until = io_now_ms() + VERDICT_MS;
+	return io_now_ms() > l->until;
 }
 
 bool env_prune(struct env *e)
@@ -94,14 +112,15 @@ bool env_prune(struct env *e)
 	for (struct env_lease **p = &e->leases; *p;) {
 		struct env_lease *l = *p;
 
-		if (!l->owner &&
-		    (l->pidfd >= 0 ? env_process_gone(l->pidfd) : io_now_ms() > l->until)) {
+		if (!l->owner && lease_over_locked(e, l)) {
 			lease_end_locked(e, p);
 			continue;
 		}
 		left |= !l->owner;
 		p = &l->next;
 	}
+	if (e->provisioning && !e->leases)
+		env_provision_over_locked(e);
 	left |= env_binds_prune_locked(e);
 	(void)pthread_mutex_unlock(&e->lock);
 	return left;
@@ -124,11 +143,29 @@ void env_unlease(struct env *e, const void *owner)
 {
 	ENV_LOCK(e);
 	env_unlease_locked(e, owner);
+	if (e->provisioning && !e->leases)
+		env_provision_over_locked(e);
 }
 
 unsigned env_leases(struct env *e)
 {
 	return atomic_load(&e->nleases);
+}
+
+/*
+ * A file is dirty in the kernel only while something maps it. In a mount that none but our commands reach, whoever maps
+ * holds a lease; without one there is nothing to push. To push all the same would drop what the kernel caches of each
+ * file that was ever written, after every call.
+ */
+int env_push_locked(struct env *e)
+{
+	bool mapped = e->host_dir || e->unsure || env_commands_locked(e) > 0 ||
+		      !session_unmapped_is_clean(e->cur.se);
+	int r = mapped ? session_push_dirty(e->cur.se) : 0;
+
+	if (r == 0)
+		e->unsure = false;
+	return r;
 }
 
 /* How many there are beside @owner's, and some of them in @text. */
@@ -144,7 +181,8 @@ static unsigned list_locked(const struct env *e, const void *owner, bool brief, 
 
 		if ((l->owner == owner && owner) || (l->brief && !brief))
 			continue;
-		if (!l->owner && l->pidfd >= 0 && env_process_gone(l->pidfd))
+		/* Whose connection is still there will give it up in a moment: no move waits for that, a policy does. */
+		if ((!l->owner || !brief) && l->pidfd >= 0 && env_process_gone(l->pidfd))
 			continue;
 		others++;
 		k = snprintf(text + n, size - n, "%s%.*s", others > 1 ? ", " : "",

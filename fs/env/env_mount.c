@@ -24,6 +24,7 @@ int env_open_ovl(struct env *e, const struct policy_rules *policy, struct sessio
 		 struct ovl **ret)
 {
 	struct ovl_opts oo = {.store = e->store,
+			      .log = e->log,
 			      .layer = e->rec.open,
 			      .policy = policy,
 			      .disk_max = atomic_load(&e->disk_max)};
@@ -91,6 +92,7 @@ int env_mount_tree(struct env *e, struct env_mount *m, struct diag *diag)
 		so.ids.store_uid = so.ids.show_uid;
 		so.ids.store_gid = so.ids.show_gid;
 	}
+	env_policy_ids(&e->policy, &so.ids);
 	(void)snprintf(name, sizeof(name), "rattan:%s", e->rec.name);
 	r = keeper_mount(&e->link, &ko, diag, &so.fuse_fd);
 	if (r < 0)
@@ -181,6 +183,26 @@ int env_check_kept(const struct env *e, struct diag *diag)
 			e->rec.name);
 }
 
+/* What was synced is in a log that only its writer's version can read: it must not be passed over unasked. */
+static int tree_failed(const struct env *e, int r, struct diag *diag)
+{
+	if (r == -EBADMSG)
+		return diag_set(
+			diag, r,
+			"environment \"%s\" is damaged: rattan fsck says where. What was synced last before "
+			"its daemon died is in env-%s.log in the data directory; if the damage is what that "
+			"names, remove it, and the environment opens as it was a second before",
+			e->rec.name, e->rec.name);
+	if (r != -EPROTONOSUPPORT)
+		return diag_set(diag, r, "cannot open the tree: %s", err_text(r));
+	return diag_set(
+		diag, r,
+		"another version of rattan wrote what was synced in environment \"%s\" before its "
+		"daemon died: start that version once, or remove env-%s.log from the data "
+		"directory and go on from what was there a second before",
+		e->rec.name, e->rec.name);
+}
+
 static int mount_up(struct env *e, struct diag *diag)
 {
 	struct env_mount m = {0};
@@ -197,7 +219,7 @@ static int mount_up(struct env *e, struct diag *diag)
 		r = env_open_ovl(e, &e->policy.rules, e->through ? NULL : m.se, false, &m.ovl);
 	if (r < 0) {
 		end_session(&m);
-		return diag_set(diag, r, "cannot open the tree: %s", err_text(r));
+		return tree_failed(e, r, diag);
 	}
 	r = start(e, &m, diag);
 	if (r < 0) {
@@ -293,6 +315,8 @@ static int make_points(struct env *e, struct diag *diag)
 
 int env_bind_all(struct env *e, struct diag *diag, size_t *ret_failed)
 {
+	if (e->policy.root) /* nor what the user bound is for package scripts */
+		return 0;
 	for (size_t i = 0; i < e->nbinds; i++) {
 		struct env_bound *b = &e->binds[i];
 		struct diag d = {0};
@@ -370,6 +394,7 @@ int env_drop_ovl_locked(struct env *e)
 
 int env_quiesce_locked(struct env *e)
 {
+	/* All of it, unlike before a state: whoever still holds something of a mount that is left must find it dead, not cached. */
 	int r = e->cur.up ? session_push_dirty(e->cur.se) : 0;
 
 	/* A mount that somebody took away has nothing left to push. */

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "fs/core/basefit.h"
 #include "fs/core/hostbase.h"
 #include "fs/env/env_internal.h"
 
@@ -266,6 +267,42 @@ bool env_shown_replaced_locked(const struct env *e)
 
 /* ---- making one ---- */
 
+/* NAME, or NAME@ID, of an imported base: 1 when there is none. With the id, or its beginning, what the name means now is
+ * the content that was meant. */
+static int imported(struct store *s, const char *base, struct diag *diag, store_layer *ret)
+{
+	const char *at = strchr(base, '@');
+	size_t n = at ? (size_t)(at - base) : strlen(base);
+	char ref[80], hex[DIGEST_LEN * 2 + 1] = "";
+	struct store_commit c = {0};
+	int r;
+
+	if (snprintf(ref, sizeof(ref), "base/%.*s", (int)n, base) >= (int)sizeof(ref))
+		return 1;
+	r = store_ref_get(s, ref, ret);
+	if (r == -ENOENT || r == -EINVAL)
+		return at ? diag_set(diag, -ENOENT,
+				     "there is no base \"%.*s\"; rattan base list names all",
+				     (int)n, base)
+			  : 1;
+	if (r == 0 && at) {
+		r = store_commit_of_layer(s, *ret, &c);
+		if (r == 0)
+			digest_hex(&c.id, hex);
+		store_commit_release(&c);
+		if (r == 0 && (strlen(at + 1) < 8 || strncmp(hex, at + 1, strlen(at + 1)) != 0))
+			return diag_set(
+				diag, -EEXIST,
+				"the base \"%.*s\" is %.16s..., not %.80s (at least 8 digits)",
+				(int)n, base, hex, at + 1);
+	}
+	if (r == 0)
+		r = basefit(s, ret);
+	return r < 0 ? diag_set(diag, r, "cannot use the base \"%.*s\": %s", (int)n, base,
+				err_text(r))
+		     : 0;
+}
+
 static int base_layer(struct store *s, const char *base, struct diag *diag, store_layer *ret)
 {
 	struct store_layer_info info;
@@ -274,6 +311,9 @@ static int base_layer(struct store *s, const char *base, struct diag *diag, stor
 	/* What is shown then is not kept: any will do. */
 	if (!strcmp(base, "host") || !strcmp(base, CTL_BASE_THROUGH))
 		return hostbase_get(s, diag, ret);
+	r = imported(s, base, diag, ret);
+	if (r <= 0)
+		return r;
 	r = env_resolve(s, NULL, base, diag, ret);
 	if (r == 0)
 		r = store_layer_get(s, *ret, &info);

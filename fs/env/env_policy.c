@@ -109,6 +109,15 @@ int env_policy_parse(char *const *places, const struct ctl_bytes *rules, struct 
 	return r < 0 ? r : take(&got, diag, ret);
 }
 
+void env_policy_ids(const struct env_policy *p, struct session_ids *ids)
+{
+	if (!p->root)
+		return;
+	ids->root = true;
+	if (ids->squash) /* the one id there is: what root makes is root's */
+		ids->store_uid = ids->store_gid = 0;
+}
+
 bool env_policy_whole(const struct env_policy *p)
 {
 	const struct policy_rules *r = &p->rules;

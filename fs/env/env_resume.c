@@ -30,8 +30,6 @@ int env_journal_open(struct env *e, struct keeper_link *kept)
 	struct keeper_item *x = kept ? keeper_find(kept, KEEP_JOURNAL) : NULL;
 	int r;
 
-	if (e->link.sock < 0)
-		return 0; /* nobody would go on */
 	if (x) {
 		e->journal_fd = x->fd;
 		x->fd = -1;
@@ -43,7 +41,8 @@ int env_journal_open(struct env *e, struct keeper_link *kept)
 	r = journal_create(&e->journal_fd);
 	if (r == 0)
 		r = journal_open(e->journal_fd, &e->journal);
-	if (r == 0)
+	/* Without a keeper nobody would go on; an fsync needs it all the same (store/synclog.h). */
+	if (r == 0 && e->link.sock >= 0)
 		r = keeper_keep(&e->link, KEEP_JOURNAL, 0, NULL, 0, e->journal_fd);
 	if (r == 0)
 		store_written_share(e->store, journal_written(e->journal));
@@ -75,7 +74,7 @@ void env_keep_mount_locked(struct env *e)
 	struct env_saved *s;
 	int r = 0;
 
-	if (!e->journal)
+	if (!e->journal || e->link.sock < 0)
 		return;
 	s = calloc(1, sizeof(*s));
 	if (!s)
@@ -83,7 +82,8 @@ void env_keep_mount_locked(struct env *e)
 	if (r == 0)
 		r = env_policy_save(&e->policy.rules, &policy);
 	if (r == 0)
-		r = keeper_keep(&e->link, KEEP_POLICY, 0, NULL, 0, policy);
+		r = keeper_keep(&e->link, KEEP_POLICY, 0, &e->policy.root, sizeof(e->policy.root),
+				policy);
 	if (r == 0) {
 		memcpy(s->dir, e->cur.dir, sizeof(s->dir));
 		s->generation = e->generation;
@@ -111,7 +111,7 @@ int env_keep_bind_locked(struct env *e, const struct env_bound *b, const struct 
 	struct env_saved_bind *s;
 	int r;
 
-	if (!e->journal)
+	if (!e->journal || e->link.sock < 0)
 		return 0;
 	if (strlen(b->mount) >= sizeof(s->mount) || strlen(b->host) >= sizeof(s->host))
 		return -ENAMETOOLONG;
@@ -132,7 +132,7 @@ int env_keep_bind_locked(struct env *e, const struct env_bound *b, const struct 
 
 void env_keep_lease_locked(struct env *e, struct env_lease *l)
 {
-	if (e->journal)
+	if (e->journal && e->link.sock >= 0)
 		(void)!keeper_tell(&e->link, KEEP_LEASE, l->id, l->what, strlen(l->what), l->pidfd);
 }
 
@@ -160,6 +160,13 @@ void env_keep_mend(struct env *e, const struct mend_note *n)
 	(void)pthread_mutex_unlock(&e->lock);
 }
 
+static void use_log(struct env *e, bool on)
+{
+	ENV_LOCK(e);
+	if (e->cur.ovl)
+		ovl_use_log(e->cur.ovl, on);
+}
+
 int env_prepare_replace(struct env *e, const void *owner, struct diag *diag)
 {
 	int r;
@@ -178,7 +185,12 @@ int env_prepare_replace(struct env *e, const void *owner, struct diag *diag)
 			diag, -EBUSY,
 			"another rattan-fs could not go on with this mount (it takes Linux 6.9; or see the log), and "
 			"commands that run would end: wait for them");
-	return env_flush(e, diag);
+	/* The next one may be of another version, which could not read what is synced after the flush. */
+	use_log(e, false);
+	r = env_flush(e, diag);
+	if (r < 0)
+		use_log(e, true);
+	return r;
 }
 
 /* ---- going on ---- */
@@ -232,7 +244,7 @@ static int resume_lease(struct env *e, struct keeper_item *x)
 	l->pidfd = x->fd;
 	x->fd = -1;
 	l->id = x->id;
-	l->until = io_now_ms() + NAMELESS_MS;
+	l->until = l->pidfd < 0 ? io_now_ms() + NAMELESS_MS : 0;
 	l->next = e->leases;
 	e->leases = l;
 	e->nleases++;
@@ -261,6 +273,7 @@ static int resume_policy(struct env *e, struct keeper_link *kept)
 
 	if (r < 0)
 		return r;
+	got.root = x->len == sizeof(got.root) && *(const uint8_t *)x->data == 1;
 	policy_rules_release(&e->policy.rules);
 	e->policy = got;
 	return 0;
@@ -293,6 +306,7 @@ static int serve_again(struct env *e, struct env_mount *m, const struct env_save
 
 	memcpy(m->dir, s->dir, sizeof(m->dir));
 	e->generation = s->generation;
+	env_policy_ids(&e->policy, &so.ids);
 	r = session_start(m->se, &so);
 	if (r == 0)
 		r = env_mount_note(m);
@@ -328,9 +342,11 @@ int env_resume_locked(struct env *e, struct keeper_link *kept, struct diag *diag
 	struct env_mount m = {0};
 	int fuse_fd, r;
 
+	e->unsure = true;
 	if (!x || x->len != sizeof(saved) || !e->journal)
 		return diag_set(diag, -EBADMSG, "the last rattan-fs left nothing to go on with");
 	memcpy(&saved, x->data, sizeof(saved));
+	saved.dir[sizeof(saved.dir) - 1] = 0;
 	e->nmounts = s->nmounts;
 	atomic_store(&e->disk_max, s->disk_max);
 	r = resume_policy(e, kept);

@@ -28,9 +28,27 @@ static int commit_hex(struct env *e, store_layer layer, char ret[static 65])
 struct seal {
 	struct env *e;
 	const char *message, *label;
+	const char *tag; /* the label of what is no automatic state; NULL: none */
 	bool automatic;
+	bool checkpoint;       /* automatic, and what changed is not looked at */
 	struct store_commit c; /* filled in */
 };
+
+static int seal_id(struct seal *s, const struct digest *parent, store_layer from,
+		   struct diff_counts *n)
+{
+	struct env *e = s->e;
+	int r = -E2BIG;
+
+	s->c.parent = *parent;
+	if (!s->checkpoint)
+		r = diff_commit_id(e->store, parent, from, e->rec.open, s->message, s->label,
+				   &s->c.time, &s->c.id, n);
+	/* A move keeps what it leaves, also when that cannot be told. */
+	if (r == -E2BIG && s->automatic)
+		r = diff_state_id(&s->c, e->rec.open, &s->c.id);
+	return r;
+}
 
 /* Called by the core after its flush and with changes held off: the open layer in the store is now
  * all there is. */
@@ -42,7 +60,7 @@ static int seal(void *arg, store_layer *ret_open)
 	struct store_commit head = {0};
 	struct digest parent = {0};
 	store_layer from;
-	int r = store_head_commit(e->store, e->rec.head, &from);
+	int r = env_head_locked(e, &from);
 
 	if (r < 0)
 		return r;
@@ -53,8 +71,11 @@ static int seal(void *arg, store_layer *ret_open)
 	if (r < 0 && r != -ENOENT)
 		return r;
 	(void)clock_gettime(CLOCK_REALTIME, &s->c.time);
-	r = diff_commit_id(e->store, &parent, from, e->rec.open, s->message, s->label, &s->c.time,
-			   &s->c.id, &n);
+	memcpy(s->c.label, s->label, strnlen(s->label, sizeof(s->c.label) - 1));
+	s->c.message = strdup(s->message);
+	if (!s->c.message)
+		return -ENOMEM;
+	r = seal_id(s, &parent, from, &n);
 	if (r < 0)
 		return r;
 	/* An automatic state is kept even when only times differ: a move must not drop anything. */
@@ -64,13 +85,20 @@ static int seal(void *arg, store_layer *ret_open)
 	s->c.added = n.added;
 	s->c.modified = n.modified + n.renamed;
 	s->c.deleted = n.deleted;
-	memcpy(s->c.label, s->label, strnlen(s->label, sizeof(s->c.label) - 1));
-	s->c.message = strdup(s->message);
-	if (!s->c.message)
-		return -ENOMEM;
-	r = store_env_seal(e->store, &e->rec, &s->c);
+	r = store_env_seal_tagged(e->store, &e->rec, &s->c, s->tag);
 	if (r == 0)
 		*ret_open = e->rec.open;
+	return r;
+}
+
+int env_head_locked(struct env *e, store_layer *ret)
+{
+	int r = 0;
+
+	if (e->head_at != e->rec.head || !e->head_at)
+		r = store_head_commit(e->store, e->rec.head, &e->head_commit);
+	e->head_at = r == 0 ? e->rec.head : 0;
+	*ret = e->head_commit;
 	return r;
 }
 
@@ -94,7 +122,7 @@ static int check_expect(struct env *e, const char *expect, struct diag *diag)
 	r = env_resolve(e->store, e->rec.name, expect, diag, &want);
 	if (r < 0)
 		return r;
-	r = store_head_commit(e->store, e->rec.head, &at);
+	r = env_head_locked(e, &at);
 	if (r < 0 || want == at)
 		return r;
 	if (commit_hex(e, at, head) < 0)
@@ -133,21 +161,35 @@ static int to_ctl_commit(const struct store_commit *c, struct ctl_commit *ret)
 	return ret->message ? 0 : -ENOMEM;
 }
 
+/* Before any work: nobody else gives names in this environment. */
+static int check_label(struct env *e, const char *label, struct diag *diag)
+{
+	store_layer by;
+	int r = label ? store_tag_get(e->store, e->rec.name, label, &by) : -ENOENT;
+
+	if (r == 0)
+		return env_tag_taken(e, label, by, diag);
+	return r == -ENOENT ? 0 : diag_set(diag, r, "cannot look up '%s': %s", label, err_text(r));
+}
+
 static int commit_locked(struct env *e, struct seal *s, struct diag *diag)
 {
 	struct ovl_counts n;
 	store_layer at;
-	int r = session_push_dirty(e->cur.se);
+	int r = env_push_locked(e);
 
 	if (r < 0)
 		return diag_set(diag, r, "cannot collect what is mapped: %s", err_text(r));
-	r = store_head_commit(e->store, e->rec.head, &at);
+	r = env_head_locked(e, &at);
 	if (r < 0)
 		return diag_set(diag, r, "cannot read the head: %s", err_text(r));
 	ovl_counts(e->cur.ovl, &n);
 	/* On top of an automatic state, what that one holds is still to be committed. */
 	if (!n.layer_changed && at == e->rec.head)
 		return diag_set(diag, -ENODATA, "nothing to commit");
+	r = check_label(e, s->tag, diag);
+	if (r < 0)
+		return r;
 	r = ovl_commit(e->cur.ovl, seal, s);
 	if (r == -ENODATA)
 		return diag_set(diag, r, "nothing to commit");
@@ -156,15 +198,43 @@ static int commit_locked(struct env *e, struct seal *s, struct diag *diag)
 			diag, r,
 			"the commit failed and changed nothing: some file cannot be read whole, because the "
 			"host file behind it was changed meanwhile or is damaged; remove it here, or reset");
+	if (r == -E2BIG)
+		return diag_set(diag, r, "the commit failed and changed nothing: " ENV_TOO_LONG);
 	return r < 0 ? diag_set(diag, r, "the commit failed and changed nothing: %s", err_text(r))
 		     : 0;
 }
 
-int env_commit(struct env *e, const char *message, const char *label, const char *expect,
-	       struct diag *diag, struct ctl_commit *ret)
+/* What is the head is known from before: however many states lie between, it is not looked for. */
+static void keep_head(struct env *e, store_layer at)
 {
-	struct seal s = {.e = e, .message = message ? message : "", .label = label ? label : ""};
-	int r = check_text(s.message, s.label, diag);
+	e->head_commit = at;
+	e->head_at = e->rec.head;
+}
+
+static int checkpoint_locked(struct env *e, struct seal *s, struct diag *diag)
+{
+	struct ovl_counts n;
+	store_layer at;
+	int r = env_push_locked(e);
+
+	if (r < 0)
+		return diag_set(diag, r, "cannot collect what is mapped: %s", err_text(r));
+	ovl_counts(e->cur.ovl, &n);
+	if (!n.layer_changed)
+		return diag_set(diag, -ENODATA, "nothing has changed since the last state");
+	r = env_head_locked(e, &at);
+	if (r == 0)
+		r = ovl_commit_as_is(e->cur.ovl, seal, s);
+	if (r == 0)
+		keep_head(e, at);
+	return r < 0 ? diag_set(diag, r, "the state was not kept: %s", err_text(r)) : 0;
+}
+
+/* One or the other, and told: nothing of it can fail any more when it is done. */
+static int seal_state(struct env *e, struct seal *s, const char *expect, struct diag *diag,
+		      struct ctl_commit *ret)
+{
+	int r = check_text(s->message, s->label, diag);
 
 	if (r < 0)
 		return r;
@@ -173,16 +243,41 @@ int env_commit(struct env *e, const char *message, const char *label, const char
 	if (r == 0)
 		r = env_ensure_locked(e, diag);
 	if (r == 0)
+		r = env_provision_settle_locked(e, diag);
+	if (r == 0)
 		r = check_expect(e, expect, diag);
 	if (r == 0)
-		r = commit_locked(e, &s, diag);
+		r = s->checkpoint ? checkpoint_locked(e, s, diag) : commit_locked(e, s, diag);
 	if (r == 0) {
-		/* Done: nothing that could fail any more. */
-		describe(&s.c, ret);
-		ret->message = steal_ptr(&s.c.message);
+		describe(&s->c, ret);
+		ret->message = steal_ptr(&s->c.message);
 	}
-	store_commit_release(&s.c);
+	store_commit_release(&s->c);
 	return r;
+}
+
+int env_commit(struct env *e, const char *message, const char *label, const char *expect,
+	       struct diag *diag, struct ctl_commit *ret)
+{
+	struct seal s = {.e = e,
+			 .message = message ? message : "",
+			 .label = label ? label : "",
+			 .tag = label && *label ? label : NULL};
+	int r = s.tag ? env_check_tag(s.tag, diag) : 0;
+
+	return r < 0 ? r : seal_state(e, &s, expect, diag, ret);
+}
+
+int env_checkpoint(struct env *e, const char *message, const char *label, struct diag *diag,
+		   struct ctl_commit *ret)
+{
+	struct seal s = {.e = e,
+			 .message = message ? message : "",
+			 .label = label ? label : "",
+			 .automatic = true,
+			 .checkpoint = true};
+
+	return seal_state(e, &s, NULL, diag, ret);
 }
 
 /* ---- moves ---- */
@@ -203,7 +298,7 @@ static int find_target(struct env *e, enum env_move what, const char *rev, struc
 	int r;
 
 	if (what == ENV_RESET)
-		return store_head_commit(e->store, e->rec.head, ret);
+		return env_head_locked(e, ret);
 	if (what == ENV_UNDO) {
 		r = store_env_last_move(e->store, e->rec.name, op, ret);
 		return r == -ENOENT ? diag_set(diag, -ENODATA, "nothing to undo") : r;
@@ -278,6 +373,20 @@ static int move_locked(struct env *e, enum env_move what, store_layer target, st
 	return r;
 }
 
+/* What is half provisioned is no state to move away from: its own end would undo the move. */
+static int end_provisioning(struct env *e, enum env_move what, bool force, struct diag *diag)
+{
+	if (!force || !e->leases)
+		return env_provision_settle_locked(e, diag);
+	if (what == ENV_UNDO && e->provisioning)
+		return diag_set(
+			diag, -EBUSY,
+			"packages are being installed in environment \"%s\", which rollback and "
+			"reset can be forced to end, undo cannot",
+			e->rec.name);
+	return env_provision_end_locked(e, diag);
+}
+
 int env_move(struct env *e, const void *owner, enum env_move what, const char *rev, bool force,
 	     struct diag *diag, struct ctl_moved *ret)
 {
@@ -291,13 +400,37 @@ int env_move(struct env *e, const void *owner, enum env_move what, const char *r
 		r = env_ensure_locked(e, diag);
 	if (r == 0)
 		r = find_target(e, what, rev, diag, &target);
+	if (r == 0 && !force)
+		r = env_check_idle_locked(e, owner, diag);
+	if (r == 0 && e->provisioning) {
+		r = end_provisioning(e, what, force, diag);
+		if (r == 0)
+			r = find_target(e, what, rev, diag, &target);
+	}
 	if (r < 0)
 		return r;
 	if (force)
 		env_kill_leases_locked(e, owner);
-	else
-		r = env_check_idle_locked(e, owner, diag);
-	return r < 0 ? r : move_locked(e, what, target, diag, ret);
+	return move_locked(e, what, target, diag, ret);
+}
+
+/* ---- for provisioning ---- */
+
+int env_checkpoint_locked(struct env *e, const char *message, struct diag *diag)
+{
+	struct seal s = {
+		.e = e, .message = message, .label = "", .automatic = true, .checkpoint = true};
+	int r = checkpoint_locked(e, &s, diag);
+
+	store_commit_release(&s.c);
+	return r == -ENODATA ? 0 : r;
+}
+
+int env_go_back_locked(struct env *e, store_layer target, struct diag *diag)
+{
+	struct ctl_moved moved = {0};
+
+	return move_locked(e, ENV_ROLLBACK, target, diag, &moved);
 }
 
 /* ---- history ---- */
@@ -316,7 +449,7 @@ static int log_one(void *arg, const struct store_commit *c)
 	int r;
 
 	x->before = c->parent;
-	if (c->kind == STORE_AUTO && !x->automatic)
+	if ((c->kind == STORE_AUTO && !x->automatic) || c->kind == STORE_BASE)
 		return 0;
 	r = to_ctl_commit(c, &cm);
 	cm.damaged = c->damaged;
@@ -377,4 +510,25 @@ int env_log(struct env *e, bool all, bool automatic,
 	if (r == 0 || r == -ENOENT)
 		r = store_commits(e->store, name, log_one, &x);
 	return r < 0 ? r : log_before(e, &x);
+}
+
+int env_log_one(struct env *e, const char *rev, struct diag *diag, struct ctl_commit *ret)
+{
+	struct store_commit c = {0};
+	store_layer layer;
+	int r;
+
+	{
+		ENV_LOCK(e);
+		r = env_resolve(e->store, e->rec.name, rev, diag, &layer);
+	}
+	if (r < 0)
+		return r;
+	r = store_commit_of_layer(e->store, layer, &c);
+	if (r == 0)
+		r = to_ctl_commit(&c, ret);
+	store_commit_release(&c);
+	if (r == -ENOENT)
+		return diag_set(diag, r, "%s is a base, which no commit has made", rev);
+	return r < 0 ? diag_set(diag, r, "%s: %s", rev, err_text(r)) : 0;
 }

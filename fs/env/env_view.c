@@ -55,7 +55,7 @@ static int status_changes(struct env *e, struct ctl_status *ret)
 	ovl_counts(e->cur.ovl, &n);
 	ret->bytes_dirty = n.bytes_dirty;
 	ret->token = env_token_locked(e, n.changes);
-	r = store_head_commit(e->store, e->rec.head, &at);
+	r = env_head_locked(e, &at);
 	if (r < 0 || (!n.layer_changed && at == e->rec.head))
 		return r;
 	/* A full disk must not hide the rest of the status. */
@@ -63,6 +63,10 @@ static int status_changes(struct env *e, struct ctl_status *ret)
 	if (r < 0 && !err_no_room(r))
 		return r;
 	r = diff_layers(e->store, at, e->rec.open, 0, count_one, ret);
+	if (r == -E2BIG) { /* nor must a tree whose changes nobody can count */
+		ret->dirty = true;
+		return 0;
+	}
 	ret->dirty = ret->added + ret->modified + ret->deleted + ret->renamed > 0;
 	return r;
 }
@@ -71,7 +75,7 @@ static int status_head(struct env *e, struct ctl_status *ret)
 {
 	struct store_commit c = {0};
 	store_layer at;
-	int r = store_head_commit(e->store, e->rec.head, &at);
+	int r = env_head_locked(e, &at);
 
 	if (r == 0)
 		r = store_commit_of_layer(e->store, at, &c);
@@ -164,12 +168,23 @@ struct diff_ctx {
 static int diff_one(void *arg, const struct diff_entry *d)
 {
 	const struct diff_ctx *x = arg;
-	const struct ctl_change ch = {.kind = (char)d->kind,
-				      .path = d->path,
-				      .old_path = d->old_path,
-				      .mode = d->mode,
-				      .size = d->size};
+	const struct hidden *h = d->hidden;
+	struct ctl_change ch = {.kind = (char)d->kind,
+				.path = d->path,
+				.old_path = d->old_path,
+				.mode = d->mode,
+				.size = d->size,
+				.what = d->what};
 
+	if (h) {
+		ch.hid_mode = h->mode;
+		ch.hid_dev = h->dev;
+		ch.hid_ino = h->ino;
+		ch.hid_size = h->size;
+		ch.hid_mtime = h->mtime;
+		ch.hid_ctime = h->ctime;
+		ch.hid_at = h->at;
+	}
 	return x->fn(x->arg, &ch);
 }
 
@@ -180,7 +195,7 @@ static int diff_sides(struct env *e, const char *a, const char *b, struct diag *
 	int r;
 
 	ENV_LOCK(e);
-	r = store_head_commit(e->store, e->rec.head, from);
+	r = env_head_locked(e, from);
 	*to = e->rec.open;
 	if (r == 0 && a)
 		r = env_resolve(e->store, e->rec.name, a, diag, from);
@@ -195,7 +210,7 @@ static int diff_sides(struct env *e, const char *a, const char *b, struct diag *
 	return r;
 }
 
-int env_diff(struct env *e, const char *a, const char *b, struct diag *diag,
+int env_diff(struct env *e, const char *a, const char *b, bool all, struct diag *diag,
 	     int (*fn)(void *arg, const struct ctl_change *ch), void *arg)
 {
 	struct diff_ctx x = {.fn = fn, .arg = arg};
@@ -206,120 +221,10 @@ int env_diff(struct env *e, const char *a, const char *b, struct diag *diag,
 		r = diff_sides(e, a, b, diag, &from, &to);
 	if (r < 0)
 		return r;
-	r = diff_layers(e->store, from, to, 0, diff_one, &x);
+	r = diff_layers(e->store, from, to, all ? DIFF_ALL | DIFF_HIDDEN : 0, diff_one, &x);
+	if (r == -E2BIG)
+		return diag_set(diag, r, ENV_TOO_LONG);
 	return r < 0 ? diag_set(diag, r, "cannot compare: %s", err_text(r)) : r;
-}
-
-/* ---- contents ---- */
-
-#define CAT_MAX (64u << 20)
-
-static int copy_out(struct ovl *o, const struct ovl_entry *ent, int fd)
-{
-	uint64_t size = (uint64_t)ent->attr.st.st_size, off = 0;
-	cleanup_free char *buf = NULL;
-
-	if (S_ISLNK(ent->attr.st.st_mode)) {
-		char target[4096];
-		int r = ovl_readlink(o, ent->ino, target);
-
-		return r < 0 ? r : io_write_full(fd, target, strlen(target));
-	}
-	if (!S_ISREG(ent->attr.st.st_mode))
-		return S_ISDIR(ent->attr.st.st_mode) ? -EISDIR : -EINVAL;
-	if (size > CAT_MAX)
-		return -EFBIG;
-	buf = malloc(STORE_BLOCK);
-	if (!buf)
-		return -ENOMEM;
-	while (off < CAT_MAX) {
-		ssize_t n = ovl_read(o, ent->ino, off, buf, STORE_BLOCK);
-		int r;
-
-		if (n <= 0)
-			return (int)n;
-		r = io_write_full(fd, buf, (size_t)n);
-		if (r < 0)
-			return r;
-		off += (uint64_t)n;
-	}
-	return 0;
-}
-
-static int cat_from(struct ovl *o, const char *path, int fd, uint32_t *ret_mode)
-{
-	struct ovl_entry ent;
-	int r = ovl_walk(o, path, &ent);
-
-	if (r < 0)
-		return r;
-	if (ent.ino == 0)
-		return -ENOENT;
-	r = copy_out(o, &ent, fd);
-	*ret_mode = ent.attr.st.st_mode;
-	ovl_forget(o, ent.ino, 1);
-	return r;
-}
-
-static int cat_at(struct env *e, store_layer layer, const struct policy_rules *policy,
-		  const char *path, int fd, uint32_t *ret_mode)
-{
-	struct ovl_opts oo = {
-		.store = e->store, .layer = layer, .flags = OVL_RDONLY, .policy = policy};
-	struct ovl *o = NULL;
-	int r = ovl_open(&oo, &o), k;
-
-	if (r < 0)
-		return r;
-	r = cat_from(o, path, fd, ret_mode);
-	k = ovl_close(o);
-	return r < 0 ? r : k;
-}
-
-static int cat_any(struct env *e, const char *rev, const char *path, struct diag *diag, int fd,
-		   uint32_t *ret_mode)
-{
-	cleanup_policy_rules struct policy_rules policy = {0};
-	store_layer layer;
-	int r;
-
-	{
-		ENV_LOCK(e);
-		if (!rev) {
-			r = env_check_kept(e, diag);
-			if (r == 0)
-				r = env_ensure_locked(e, diag);
-			return r < 0 ? r : cat_from(e->cur.ovl, path, fd, ret_mode);
-		}
-		r = env_resolve(e->store, e->rec.name, rev, diag, &layer);
-		/* What is closed now was not open before. */
-		if (r == 0)
-			r = policy_rules_copy(&e->policy.rules, &policy);
-	}
-	return r < 0 ? r : cat_at(e, layer, &policy, path, fd, ret_mode);
-}
-
-int env_cat(struct env *e, const char *rev, const char *path, struct diag *diag, int *ret_fd,
-	    uint32_t *ret_mode)
-{
-	cleanup_fd int fd = -1;
-	int r;
-
-	if (!path || path[0] != '/')
-		return diag_set(diag, -EINVAL, "cat needs an absolute path in the tree");
-	fd = memfd_create("rattan-cat", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0)
-		return ret_nerrno();
-	r = cat_any(e, rev, path, diag, fd, ret_mode);
-	if (r == -EFBIG)
-		return diag_set(diag, r, "%s is larger than %u MiB", path, CAT_MAX >> 20);
-	if (r < 0)
-		return diag_set(diag, r, "%s: %s", path, err_text(r));
-	if (lseek(fd, 0, SEEK_SET) < 0 ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
-		return ret_nerrno();
-	*ret_fd = steal_fd(&fd);
-	return 0;
 }
 
 /* ---- changes ---- */

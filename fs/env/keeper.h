@@ -38,7 +38,7 @@ enum keeper_kind {
 	KEEP_MOUNT,  /* struct env_saved, which begins with the mount's directory */
 	KEEP_BIND,   /* struct env_saved_bind; one of the processes that asked for it */
 	KEEP_LEASE,  /* text: what; the command's process */
-	KEEP_POLICY, /* of the mount: a memory file with what policy_rules_encode() writes */
+	KEEP_POLICY, /* of the mount: a memory file with what policy_rules_encode() writes; a byte: is it for provisioning? */
 	KEEP_MEND,   /* struct mend_note */
 };
 #define KEEPER_DATA_MAX 12288

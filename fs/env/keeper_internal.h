@@ -15,13 +15,17 @@ enum keeper_op {
 	KEEPER_DROP
 };
 
+/* What one daemon may leave with its keeper: more than any has, and what the next one takes over. */
+#define KEEPER_ITEMS_MAX 16384
+
 /* Both ends are one program, so that the message is a struct: no codec, no version. KEEPER_KEEP and KEEPER_DROP end
- * with their data, for they come with every command; the others are sent whole. */
+ * with their data, for they come with every command; the others are sent whole. The sender reads what anybody sends it, and may
+ * be out of its mind: nothing here has values that a byte cannot hold, and each is looked at (keeper_run.c). */
 struct keeper_msg {
-	enum keeper_op op;
-	bool rdonly, allow_other, rw, rmdir;
-	bool quiet;   /* no answer is wanted */
-	bool with_fd; /* a descriptor is on its way, which the receiver may have had no room for */
+	uint32_t op;                            /* enum keeper_op */
+	uint8_t rdonly, allow_other, rw, rmdir; /* nonzero: yes */
+	uint8_t quiet;                          /* no answer is wanted */
+	uint8_t with_fd; /* a descriptor is on its way, which the receiver may have had no room for */
 	uint64_t dev, ino;
 	uint32_t kind, len; /* KEEPER_KEEP, KEEPER_DROP; @ino is the id */
 	union {

@@ -30,11 +30,17 @@ static void nap(void)
 
 static void answer(struct keeper_link *k, const struct keeper_msg *m, struct keeper_reply *rp)
 {
-	int fd = -1;
+	int fd = -1, r;
 
 	rp->r = keeper_do(k, m, &rp->diag, &fd);
-	/* A daemon that is gone has no use for an answer. */
-	(void)!io_send_fds(k->sock, rp, sizeof(*rp), &fd, fd >= 0);
+	r = io_send_fds(k->sock, rp, sizeof(*rp), &fd, fd >= 0);
+	if (r < 0 &&
+	    fd >= 0) { /* too many of the user's are under way: no answer would be a wait for ever */
+		rp->r = diag_set(&rp->diag, r, "a descriptor cannot be handed over: %s",
+				 err_text(r));
+		/* A daemon that is gone has no use for an answer. */
+		(void)!io_send_fds(k->sock, rp, sizeof(*rp), NULL, 0);
+	}
 	if (fd >= 0)
 		(void)close(fd);
 }
@@ -60,11 +66,15 @@ static void answer_in_child(struct keeper_link *k, const struct keeper_msg *m,
 	_exit(0);
 }
 
-static void drop(struct keeper_link *k, uint32_t kind, uint64_t id)
+/* How many are left. */
+static size_t drop(struct keeper_link *k, uint32_t kind, uint64_t id)
 {
+	size_t n = 0;
+
 	for (struct keeper_item **p = &k->items, *x; (x = *p);) {
 		if (x->kind != kind || x->id != id) {
 			p = &x->next;
+			n++;
 			continue;
 		}
 		*p = x->next;
@@ -72,6 +82,7 @@ static void drop(struct keeper_link *k, uint32_t kind, uint64_t id)
 			(void)close(x->fd);
 		free(x);
 	}
+	return n;
 }
 
 static const char *const kinds[] = {
@@ -96,14 +107,15 @@ static int hold(struct keeper_link *k, const struct keeper_msg *m, int *fd)
 
 static int keep(struct keeper_link *k, const struct keeper_msg *m, int *fd)
 {
+	size_t n;
 	int r;
 
 	if (m->kind < KEEP_JOURNAL || m->kind >= ARRAY_SIZE(kinds))
 		return -EINVAL;
-	drop(k, m->kind, m->ino);
+	n = drop(k, m->kind, m->ino);
 	if (m->op == KEEPER_DROP)
 		return 0;
-	r = hold(k, m, fd);
+	r = n < KEEPER_ITEMS_MAX ? hold(k, m, fd) : -ENOSPC;
 	if (r < 0 && r != -ENOLINK)
 		log_error("%s cannot be kept for another daemon (%s)%s", kinds[m->kind],
 			  err_text(r), m->quiet ? ": commands will end with this one" : "");

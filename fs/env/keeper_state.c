@@ -14,7 +14,6 @@
 /* Everything that is written there, and the layouts of what daemons keep. */
 #define STATE_MAGIC   UINT64_C(0x31525056454b5452) /* "RTKEVPR1" */
 #define STATE_VERSION 4
-#define ITEMS_MAX     16384
 
 struct state_head {
 	uint64_t magic;
@@ -164,7 +163,7 @@ int keeper_load(int fd, struct keeper_link *k, struct keeper_state *st)
 		return -EBADMSG;
 	if (h.version != STATE_VERSION)
 		return -EPROTONOSUPPORT;
-	if (h.nitems > ITEMS_MAX)
+	if (h.nitems > KEEPER_ITEMS_MAX + KEEPER_MOUNTS)
 		return -EBADMSG;
 	k->helper = h.helper;
 	*st = (struct keeper_state){

@@ -8,6 +8,7 @@
  * writer that waits for a flush) is relieved by the pacer, which looks every few milliseconds
  * while there is work and sleeps otherwise.
  */
+#include "base/thread.h"
 #include "fs/fuse/session_internal.h"
 
 #include <errno.h>
@@ -20,13 +21,13 @@ enum {
 	PACE_NS = 4 * 1000 * 1000, /* how long a leader may serve before it is relieved */
 	QUIET_TICKS = 25,          /* of the pacer without a request before it sleeps */
 	LARGE_WRITE = 64 * 1024,
+	BRIEF_FORGETS = 64,
 	/* A READ from memory takes 5-50 us, one from a cold disk 130 us and more (measured). */
 	SLOW_READ_NS = 120 * 1000,
 };
 
 int loop_init(struct loop *l)
 {
-	pthread_condattr_t attr;
 	int r;
 
 	l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -35,10 +36,7 @@ int loop_init(struct loop *l)
 	/* None of these can fail with glibc, whose objects need no memory. */
 	r = pthread_mutex_init(&l->lock, NULL);
 	r = r ? r : pthread_cond_init(&l->follower, NULL);
-	r = r ? r : pthread_condattr_init(&attr);
-	r = r ? r : pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	r = r ? r : pthread_cond_init(&l->pacer, &attr);
-	return -r;
+	return r ? -r : thread_cond_init(&l->pacer);
 }
 
 void loop_release(struct loop *l)
@@ -93,10 +91,14 @@ static bool become_leader(struct worker *w)
 /* Take leadership from whoever holds it as @from. */
 static void vacate(struct loop *l, unsigned from)
 {
+	bool mine;
+
 	(void)pthread_mutex_lock(&l->lock);
-	if (atomic_compare_exchange_strong(&l->leader, &from, 0))
-		(void)pthread_cond_signal(&l->follower);
+	mine = atomic_compare_exchange_strong(&l->leader, &from, 0);
 	(void)pthread_mutex_unlock(&l->lock);
+	/* Not under the lock, on which whoever wakes would go to sleep again. */
+	if (mine)
+		(void)pthread_cond_signal(&l->follower);
 }
 
 /* Known to take long, or to wait for the disk. */
@@ -119,6 +121,23 @@ static bool is_slow(const struct worker *w)
 	}
 }
 
+/* Nobody waits for it, and it takes less than to wake another worker: to hand leadership on for it would make
+ * the request behind it wait for that. */
+static bool is_brief(const struct worker *w)
+{
+	const struct fuse_batch_forget_in *in = (const void *)(w->req + 1);
+
+	return w->req->opcode == FUSE_FORGET ||
+	       (w->req->opcode == FUSE_BATCH_FORGET &&
+		w->req_len >= sizeof(*w->req) + sizeof(*in) && in->count <= BRIEF_FORGETS);
+}
+
+static bool is_removal(const struct worker *w)
+{
+	return w->req->opcode == FUSE_UNLINK || w->req->opcode == FUSE_RMDIR ||
+	       w->req->opcode == FUSE_RENAME || w->req->opcode == FUSE_RENAME2;
+}
+
 static bool more_waiting(const struct loop *l)
 {
 	struct pollfd p = {.fd = l->fd, .events = POLLIN};
@@ -126,11 +145,22 @@ static bool more_waiting(const struct loop *l)
 	return poll(&p, 1, 0) > 0;
 }
 
+/* Is another to read while this one is served? What waits after a removal is most likely its FORGET, which is no
+ * reason; who else waits does so for one request. */
+static bool hands_on(const struct worker *w, bool forget_due)
+{
+	if (is_slow(w))
+		return true;
+	return !is_brief(w) && !forget_due && more_waiting(&w->se->loop);
+}
+
 /* The leader is about to serve: let another one read if that is worth it, and let the pacer watch. */
 static void before_serving(struct worker *w)
 {
 	struct loop *l = &w->se->loop;
+	bool forget_due = l->forget_due;
 
+	l->forget_due = is_removal(w); /* ours no more from the next line on */
 	atomic_store(&l->leader, serving(w));
 	/* Sequentially consistent with the pacer, which falls asleep and then looks at it again. */
 	atomic_fetch_add(&l->served, 1);
@@ -139,7 +169,7 @@ static void before_serving(struct worker *w)
 		(void)pthread_cond_signal(&l->pacer);
 		(void)pthread_mutex_unlock(&l->lock);
 	}
-	if (atomic_load(&l->idle) && (is_slow(w) || more_waiting(l)))
+	if (atomic_load(&l->idle) && hands_on(w, forget_due))
 		vacate(l, serving(w));
 }
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -51,12 +52,42 @@ static int refused(int r, struct diag *diag)
 		err_text(r));
 }
 
+/* What the kernel counts for a user in this namespace and all above it, and a command could take to the last. */
+static const char *const counted[] = {
+	"/proc/sys/user/max_inotify_instances",
+	"/proc/sys/user/max_inotify_watches",
+};
+
+static long counted_max(const char *path)
+{
+	cleanup_buf struct buf b = {0};
+
+	if (io_read_file(AT_FDCWD, path, 64, &b) < 0 || b.len == 0)
+		return 0;
+	return strtol((const char *)b.data, NULL, 10);
+}
+
+/* Half of it stays for the host's programs. Where the kernel has no such limit, or the file may not be written (/proc is
+ * read-only in some containers), a command has all of it, as without a namespace. */
+static void leave_half(const char *path, long max)
+{
+	char text[32];
+
+	(void)snprintf(text, sizeof(text), "%ld", max / 2);
+	if (max > 1)
+		(void)!write_file(path, text);
+}
+
 int mount_enter_ns(const char *dir, struct diag *diag)
 {
-	/* Asked before: afterwards they are the overflow ids until the maps are written. */
+	/* Asked before: afterwards they are the overflow ids until the maps are written, and limits of the namespace's own. */
 	uid_t uid = geteuid();
 	gid_t gid = getegid();
+	long max[ARRAY_SIZE(counted)];
 	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(counted); i++)
+		max[i] = counted_max(counted[i]);
 
 	if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
 		return refused(ret_nerrno(), diag);
@@ -68,6 +99,8 @@ int mount_enter_ns(const char *dir, struct diag *diag)
 		r = map_one_id("/proc/self/gid_map", gid);
 	if (r < 0)
 		return refused(r, diag);
+	for (size_t i = 0; i < ARRAY_SIZE(counted); i++)
+		leave_half(counted[i], max[i]);
 	if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return refused(ret_nerrno(), diag);
 	if (mount("rattan", dir, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0700,size=1m") < 0) {

@@ -221,6 +221,30 @@ void session_notify_inode(void *session, store_ino ino)
 	notify(session, ino, NULL, 0);
 }
 
+static bool waits_locked(const struct notifier *n, store_ino ino)
+{
+	for (const struct notice *x = n->first; x; x = x->next)
+		if (x->ino == ino && !x->push && !x->settles && !x->len)
+			return true;
+	return false;
+}
+
+void session_drop_pages(struct session *se, store_ino ino)
+{
+	struct notice *x;
+	bool waits;
+
+	/* Once for all pages that are written meanwhile: a command can make any number of them. */
+	(void)pthread_mutex_lock(&se->notifier.lock);
+	waits = waits_locked(&se->notifier, ino);
+	(void)pthread_mutex_unlock(&se->notifier.lock);
+	x = waits ? NULL : calloc(1, sizeof(*x));
+	if (!x)
+		return;
+	x->ino = ino;
+	(void)enqueue(&se->notifier, x);
+}
+
 void session_notify_entry(void *session, store_ino parent, const char *name, size_t len)
 {
 	if (len)

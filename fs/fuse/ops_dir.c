@@ -1,4 +1,11 @@
-/* Listings. */
+/*
+ * Listings.
+ *
+ * Where no opening matters, OPENDIR is answered ENOSYS: the kernel then sends neither OPENDIR nor RELEASEDIR, and keeps
+ * each listing that it has got to the end until it knows of a change. Of names that come on the host it does not: it is told to
+ * drop such a listing as soon as it is complete. Before that it keeps nothing of it, and what was told
+ * too early (the end not yet taken in) has dropped the bytes all the same, without which it asks again.
+ */
 #include "fs/fuse/reply.h"
 #include "fs/fuse/session_internal.h"
 
@@ -15,9 +22,15 @@ struct listing {
 
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	struct session *se = op_session(req);
 	struct tree_open o;
-	int r = TREE(op_session(req), opendir, ino, &o);
+	int r;
 
+	if (se->no_opendir) {
+		reply_nosys(req);
+		return;
+	}
+	r = TREE(se, opendir, ino, &o);
 	if (r < 0) {
 		reply_status(req, r);
 		return;
@@ -26,7 +39,7 @@ void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	fi->keep_cache = o.keep;
 	fi->cache_readdir = o.keep;
 	if (fuse_reply_open(req, fi) < 0)
-		TREE(op_session(req), release, ino, o.fh);
+		TREE(se, release, ino, o.fh);
 }
 
 static size_t add_plus(const struct listing *l, const char *name, uint64_t cookie,
@@ -78,6 +91,8 @@ static void list(fuse_req_t req, fuse_ino_t ino, uint64_t fh, size_t size, off_t
 	 * asked for again. */
 	if (l.len && size <= LISTING_LEAST)
 		TREE(w->se, keep_order, ino);
+	if (!l.len && r == 0 && w->se->no_opendir && TREE(w->se, names_change, ino))
+		session_notify_inode(w->se, ino);
 	/* Entries that were accepted hold references: they must reach the kernel, and the error
 	 * comes back when it asks for what follows them. */
 	reply_bytes(req, r < 0 && !l.len ? r : (ssize_t)l.len, w->out);

@@ -93,6 +93,9 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	/* The kernel forgets the size and times of what it wrote, not the mode. */
 	if (killed)
 		session_attr_changed(se, ino);
+	/* What is stored into a shared mapping and may not be: the kernel would go on showing it to everybody. */
+	if (r == -EACCES && raw->write_flags & FUSE_WRITE_CACHE)
+		session_drop_pages(se, ino);
 	reply_written(req, r);
 }
 

@@ -109,8 +109,9 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 	size_t room = size < SESSION_OUT_SIZE ? size : SESSION_OUT_SIZE;
 	ssize_t r;
 
-	r = ids_is_acl(name) ? get_acl(req, ino, name, room)
-			     : TREE(w->se, getxattr, ino, name, w->out, room);
+	if (!root_getxattr(w->se, ino, name, w->out, room, &r))
+		r = ids_is_acl(name) ? get_acl(req, ino, name, room)
+				     : TREE(w->se, getxattr, ino, name, w->out, room);
 	reply_xattr(req, r, size, w->out);
 }
 
@@ -130,9 +131,14 @@ int setxattr_told(struct worker *w, store_ino ino, const char *name, const void 
 	const void *stored = value;
 	int r;
 
-	if (ids_is_acl(name) && size <= SESSION_OUT_SIZE) {
+	if (root_setxattr(w->se, ino, name, value, size, &r))
+		return r;
+	if (size <= SESSION_OUT_SIZE) {
 		memcpy(w->out, value, size);
-		ids_acl_store(&w->se->ids, w->out, size);
+		if (ids_is_acl(name))
+			ids_acl_store(&w->se->ids, w->out, size);
+		else
+			size = root_capability(&w->se->ids, name, w->out, size);
 		stored = w->out;
 	}
 	r = TREE(w->se, setxattr, ino, name, stored, size, flags);

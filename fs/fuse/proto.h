@@ -20,6 +20,8 @@ enum proto_op {
 	PROTO_OP_MAX = 64,
 };
 
+#define PROTO_MINOR_6_16 44
+
 /* Linux 6.9: in the INIT's flags, the kernel can be told to send again what was read and not answered; such a
  * request has this bit in its number. */
 #define PROTO_HAS_RESEND    (UINT64_C(1) << 39)

@@ -74,7 +74,7 @@ static void want(struct fuse_conn_info *conn, unsigned cap, bool on)
 void op_init(void *session, struct fuse_conn_info *conn)
 {
 	struct session *se = session;
-	bool live = se->tree.ops->live;
+	bool live = se->tree.ops->live, opens_matter;
 	const struct {
 		unsigned cap;
 		bool on;
@@ -112,8 +112,9 @@ void op_init(void *session, struct fuse_conn_info *conn)
 	for (size_t i = 0; i < ARRAY_SIZE(caps); i++)
 		want(conn, caps[i].cap, caps[i].on);
 	want(conn, FUSE_CAP_WRITEBACK_CACHE, se->writeback);
-	se->no_open =
-		conn->capable & FUSE_CAP_NO_OPEN_SUPPORT && !se->tree.ops->opens_matter(se->tree.t);
+	opens_matter = se->tree.ops->opens_matter(se->tree.t);
+	se->no_open = conn->capable & FUSE_CAP_NO_OPEN_SUPPORT && !opens_matter;
+	se->no_opendir = conn->capable & FUSE_CAP_NO_OPENDIR_SUPPORT && !opens_matter;
 	conn->max_write = SESSION_MAX_WRITE;
 	conn->max_background = BACKGROUND;
 	conn->congestion_threshold = BACKGROUND / 4 * 3;
@@ -351,6 +352,8 @@ static int serve_init(struct session *se)
 		return -EPROTO;
 	se->init_unique = w->req->unique;
 	se->init_flags = in->flags;
+	/* The end of a mapping writes its file (fuse_vma_close); since Linux 6.16 that waits for the answer. */
+	se->unmapped_is_clean = in->major == FUSE_KERNEL_VERSION && in->minor >= PROTO_MINOR_6_16;
 	if (in->flags & FUSE_INIT_EXT && w->req_len >= sizeof(*w->req) + sizeof(*in))
 		se->init.resumable = (uint64_t)in->flags2 << 32 & PROTO_HAS_RESEND &&
 				     se->init.in_len == w->req_len;
@@ -369,6 +372,11 @@ static int ask_again(struct session *se)
 	struct fuse_out_header head = {.len = sizeof(head), .error = PROTO_NOTIFY_RESEND};
 
 	return write(se->loop.fd, &head, sizeof(head)) == (ssize_t)sizeof(head) ? 0 : ret_nerrno();
+}
+
+bool session_unmapped_is_clean(const struct session *se)
+{
+	return se->unmapped_is_clean;
 }
 
 void session_init_get(const struct session *se, struct session_init *ret)

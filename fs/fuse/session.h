@@ -6,6 +6,8 @@
  * Owner ids: with ids.squash every inode is shown as owned by (show_uid, show_gid), and what the
  * kernel says about these two means the stored (store_uid, store_gid): a single-id namespace cannot
  * show others, and inodes with unmapped ids would refuse writes. Without it ids are shown as stored.
+ * With ids.root, of a mount that provisioning uses, the stored owner can be asked for and set, and devices be made, by
+ * extended attributes that exist in no other mount (stage3/root_abi.h): whoever reaches the mount is its root.
  */
 #pragma once
 
@@ -21,6 +23,7 @@ struct session;
 
 struct session_ids {
 	bool squash;
+	bool root;
 	uid_t show_uid, store_uid;
 	gid_t show_gid, store_gid;
 };
@@ -62,8 +65,11 @@ void session_patience(struct session *se, bool on);
 void session_stop(struct session *se);
 /* The kernel closed the connection (unmounted or aborted): readable when so. Owned by the session. */
 int session_ended_fd(struct session *se);
-/* Make the kernel write back what shared mappings dirtied (ovl_maybe_mapped); returns when it did. */
+/* Make the kernel write back what shared mappings dirtied (ovl_maybe_mapped); returns when it did. It then caches nothing
+ * of those files any more. */
 int session_push_dirty(struct session *se) MUST_USE;
+/* What a mapping dirtied has been written and answered when the mapping is gone: only what is mapped now needs a push. */
+bool session_unmapped_is_clean(const struct session *se);
 
 #define SESSION_OPS 64
 /* Requests served since the start, all and by the kernel's opcode (linux/fuse.h); 0 for what is

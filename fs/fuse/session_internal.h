@@ -57,6 +57,7 @@ struct loop {
 	_Atomic uint64_t served;  /* requests that leaders began with */
 	_Atomic uint32_t read_ns; /* running mean of what a READ takes */
 	struct spin spin;         /* the leader's */
+	bool forget_due;          /* the leader's: the last request was a removal */
 	pthread_t pacer_thread;
 	bool pacer_runs;
 };
@@ -103,7 +104,8 @@ struct session {
 	struct notifier notifier;
 	_Atomic bool patient; /* session_patience */
 	/* Written while INIT is served, before there is a second thread. */
-	bool inited, no_open, setxattr_ext;
+	bool inited, no_open, no_opendir, setxattr_ext;
+	bool unmapped_is_clean;
 	uint64_t init_unique;
 	uint64_t init_flags; /* what the kernel offers */
 	bool resuming;       /* INIT is answered already: see what we would say */
@@ -153,6 +155,8 @@ int notifier_start(struct session *se);
 void notifier_stop(struct notifier *n);
 void notifier_release(struct notifier *n);
 void session_notify_inode(void *session, store_ino ino);
+/* What the kernel has cached of @ino's content is not so. For threads that serve; without memory nothing is said. */
+void session_drop_pages(struct session *se, store_ino ino);
 void session_notify_entry(void *session, store_ino parent, const char *name, size_t len);
 int session_notify_prune(void *session, const store_ino *inos, size_t n);
 
@@ -168,6 +172,17 @@ double session_attr_seconds(struct session *se, const struct ovl_attr *a);
 bool raw_serve(struct worker *w);
 /* Answer a request that was executed by a process that is dead; false: it was not. */
 bool raw_again(struct worker *w);
+
+/* ---- ops_root.c ---- */
+
+/* What stage3 asks of a mount with ids.root; false: it is no such attribute, or no such mount. */
+bool root_getxattr(struct session *se, store_ino ino, const char *name, void *value, size_t size,
+		   ssize_t *ret);
+bool root_setxattr(struct session *se, store_ino ino, const char *name, const void *value,
+		   size_t size, int *ret);
+/* The kernel ties a file's capabilities to the root of a user namespace; in the tree they are the tree's root's. The new length
+ * of @value, which is changed in place. */
+size_t root_capability(const struct session_ids *ids, const char *name, void *value, size_t size);
 
 /* ---- operations, one table in session.c ---- */
 

@@ -55,6 +55,8 @@ struct tree_ops {
 				 const struct ovl_entry *e),
 		       void *arg);
 	void (*keep_order)(void *t, store_ino dir);
+	/* Names of @dir may come and go while nobody tells us: nothing of a listing may be kept. */
+	bool (*names_change)(void *t, store_ino dir);
 
 	/* ---- openings ---- */
 	/* Of a name that is not there, or of what is there without O_EXCL; -ENOSYS without handles. @flags: open(2). */

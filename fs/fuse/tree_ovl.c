@@ -109,6 +109,11 @@ static void o_keep_order(void *t, store_ino dir)
 	ovl_keep_order(t, dir);
 }
 
+static bool o_names_change(void *t, store_ino dir)
+{
+	return ovl_names_change(t, dir);
+}
+
 /* ---- openings ---- */
 
 /* The kernel makes it with MKNOD then, once and for all. */
@@ -136,8 +141,6 @@ static int o_open(void *t, store_ino ino, int flags, struct tree_open *ret)
 
 static int o_opendir(void *t, store_ino ino, struct tree_open *ret)
 {
-	/* The kernel keeps a listing until it is told; of names that come on the host nobody tells it. So we are
-	 * asked at each opening. (ENOSYS would save that, and keep all of them.) */
 	*ret = (struct tree_open){.keep = !ovl_names_change(t, ino)};
 	return ovl_may_open(t, ino, false);
 }
@@ -234,7 +237,7 @@ static int o_fsync(void *t, store_ino ino, uint64_t fh, bool datasync)
 static int o_fsyncdir(void *t, store_ino ino, uint64_t fh, bool datasync)
 {
 	(void)ino, (void)fh, (void)datasync;
-	return ovl_flush(t);
+	return ovl_sync(t);
 }
 
 struct tree tree_of_ovl(struct ovl *o)
@@ -259,6 +262,7 @@ struct tree tree_of_ovl(struct ovl *o)
 		.readlink = o_readlink,
 		.readdir = o_readdir,
 		.keep_order = o_keep_order,
+		.names_change = o_names_change,
 		.create = o_create,
 		.tmpfile = o_tmpfile,
 		.open = o_open,

@@ -291,8 +291,9 @@ ssize_t th_copy_range(void *t, store_ino in, uint64_t fh_in, uint64_t off_in, st
 	int r = file_use(t, in, fh_in, POLICY_MAY_READ, "read", &from, &a);
 	ssize_t k;
 
-	if (r == 0)
-		r = file_use(t, out, fh_out, POLICY_MAY_WRITE, "write", &to, &b);
+	if (r < 0)
+		return r;
+	r = file_use(t, out, fh_out, POLICY_MAY_WRITE, "write", &to, &b);
 	if (r < 0)
 		return r;
 	k = copy_file_range(a->fd, &x, b->fd, &y, n, 0);

@@ -518,12 +518,17 @@ int tnode_found(struct through *t, const struct use *dir, const char *name, size
 int tnode_nameless(struct through *t, const struct use *dir, int fd, const struct ident *id,
 		   struct use *ret)
 {
-	struct tnode *n = node_new(id);
+	struct tnode *n = node_new(id), *old;
 	char *copy = strdup("");
 	int r = n && copy ? 0 : -ENOMEM;
 
 	*ret = (struct use){.t = t, .fd = -1};
 	through_lock(t);
+	/* It was just made: who is known by its number has ended. */
+	if (r == 0 && (old = find_ident(t, id))) {
+		forget_ident(t, old);
+		old->gone = true;
+	}
 	if (r == 0)
 		r = enter(t, n, true);
 	if (r == 0) {

@@ -3,12 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#define TOLD_MAX   4000 /* bytes of a path that the kernel tells, with room for what it adds */
 #define OPEN_TRIES 100
 #define DELETED    " (deleted)" /* proc_pid_fd(5) */
 
@@ -38,9 +40,15 @@ bool place_masked(const struct tnode *dir, const char *name, bool *ret_dir)
 static bool is_kernels(int fd)
 {
 	static const uint32_t types[] = {
-		0x9fa0,     0x62656572, 0x63677270, 0x27e0eb,   0x64626720, 0x74726163,
-		0x73636673, 0x1cd1,     0xcafe4a11, 0x6165676c, 0xde5e81e4, 0x42494e4d,
-		0x65735543, 0x62656570, 0xf97cff8c, 0x6e736673, 0x19800202, 0x50494446,
+		PROC_SUPER_MAGIC,   OPENPROM_SUPER_MAGIC, USBDEVICE_SUPER_MAGIC, SYSFS_MAGIC,
+		CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC,  RDTGROUP_SUPER_MAGIC,  DEBUGFS_MAGIC,
+		TRACEFS_MAGIC,      SECURITYFS_MAGIC,     SELINUX_MAGIC,         SMACK_MAGIC,
+		AAFS_MAGIC,         DEVPTS_SUPER_MAGIC,   BPF_FS_MAGIC,          PSTOREFS_MAGIC,
+		EFIVARFS_MAGIC,     BINFMTFS_MAGIC,       BINDERFS_SUPER_MAGIC,  XENFS_SUPER_MAGIC,
+		NSFS_MAGIC,         0x65735543, /* fusectl */
+		0x62656570,                     /* configfs */
+		0x19800202,                     /* mqueue */
+		0x50494446,                     /* pidfs */
 	};
 	struct statfs s;
 
@@ -309,12 +317,26 @@ static int wanted(struct through *t, struct tnode *n, struct buf *ret)
 	through_unlock(t);
 	if (r == 0)
 		r = buf_put(ret, "", 1);
-	return r == 0 && ret->len > 4000 ? -ENAMETOOLONG : r;
+	return r == 0 && ret->len > TOLD_MAX ? -ENAMETOOLONG : r;
 }
 
-/* Names one above the other, up to a place whose path can be told. */
+/* Bytes of its path, as wanted() counts them. */
+static size_t path_len(struct through *t, const struct tnode *n)
+{
+	size_t len = strlen(t->prefix) + 1;
+
+	through_lock(t);
+	for (size_t depth = 0; n->parent && depth <= DEPTH_MAX; depth++, n = n->parent)
+		len += 1 + n->len;
+	through_unlock(t);
+	return len;
+}
+
+/* Names one above the other, up to a place whose path can be told. Each step costs one name: a command can make any
+ * depth of them. */
 static int check_deep(struct through *t, struct tnode *n)
 {
+	size_t left = path_len(t, n);
 	uint64_t up = n->ino;
 	int r = 0;
 
@@ -322,14 +344,18 @@ static int check_deep(struct through *t, struct tnode *n)
 		cleanup_buf struct buf want = {0};
 		cleanup_use struct use u = {0};
 		struct tnode *m;
+		size_t len;
 
 		through_lock(t);
 		m = tnode_find(t, up);
 		up = m && m->parent ? m->parent->ino : 0;
+		len = m ? 1 + m->len : 0;
 		through_unlock(t);
 		if (!m || !up)
 			return -ESTALE;
-		r = wanted(t, m, &want);
+		/* By what was counted; it may have moved since. */
+		r = left > TOLD_MAX ? -ENAMETOOLONG : wanted(t, m, &want);
+		left -= len < left ? len : left;
 		if (r == 0)
 			return tnode_use(t, m->ino, FRESH_NOW, &u);
 		if (r == -ENAMETOOLONG)

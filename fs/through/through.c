@@ -244,6 +244,12 @@ static void th_keep_order(void *t, store_ino dir)
 	(void)t, (void)dir;
 }
 
+static bool th_names_change(void *t, store_ino dir)
+{
+	(void)t, (void)dir;
+	return true;
+}
+
 struct tree through_tree(struct through *t)
 {
 	static const struct tree_ops ops = {
@@ -268,6 +274,7 @@ struct tree through_tree(struct through *t)
 		.readlink = th_readlink,
 		.readdir = th_readdir,
 		.keep_order = th_keep_order,
+		.names_change = th_names_change,
 		.create = th_create,
 		.tmpfile = th_tmpfile,
 		.open = th_open,

@@ -9,8 +9,25 @@
 
 #include "base/cleanup.h"
 #include "base/near.h"
+#include "mcp/files/seen.h"
 #include "mcp/files/text.h"
+#include "mcp/record.h"
 #include "mcp/sandbox.h"
+#include "mcp/session.h"
+
+static int temp_begin(void *arg, const char *path)
+{
+	const struct files_call *fc = arg;
+
+	return record_temp(session_record(tool_session(fc->call)), client_env(fc->client), path);
+}
+
+static void temp_end(void *arg, int slot)
+{
+	const struct files_call *fc = arg;
+
+	record_temp_done(session_record(tool_session(fc->call)), slot);
+}
 
 static int run_at(struct files_call *fc, const struct seat *seat,
 		  int (*body)(struct files_call *fc))
@@ -20,6 +37,7 @@ static int run_at(struct files_call *fc, const struct seat *seat,
 	int r = 0;
 
 	fc->client = client;
+	fc->watch = (struct fs_watch){temp_begin, temp_end, fc};
 	for (int attempt = 0; attempt < 2; attempt++) {
 		struct diag diag = {0};
 		struct client_tree t;
@@ -29,6 +47,7 @@ static int run_at(struct files_call *fc, const struct seat *seat,
 			return tool_error(out, "the environment cannot be reached: %s",
 					  *diag.text ? diag.text : err_text(r));
 		fc->at = t.at;
+		session_tidy(tool_session(fc->call), client, t.at.root_fd);
 		r = body(fc);
 		client_detach(client, &t);
 		if (r != -ESTALE && r != -ENOTCONN)
@@ -84,11 +103,11 @@ static int refuse_foreign(struct files_call *fc, const char *raw)
 				  "path: '%s' is a path of a Windows host, which is not "
 				  "visible here; the project is at %s",
 				  raw, FILES_WORKSPACE);
-	if (raw[0] == '~')
+	if (raw[0] == '~' && raw[1] && raw[1] != '/')
 		return tool_error(fc->out,
-				  "path: '~' is not expanded; \"~\" here means /home/user, so "
-				  "write /home/user%s",
-				  strchr(raw, '/') ? strchr(raw, '/') : "");
+				  "path: homes of other users are not expanded; \"~\" here is %s, "
+				  "and a file whose name begins with it is ./%s",
+				  TOOL_HOME, raw);
 	if (starts(raw, "/Users") || starts(raw, "/Volumes"))
 		return tool_error(fc->out,
 				  "path: '%s' is a path of the host, which is not visible "
@@ -138,7 +157,10 @@ int files_path(struct files_call *fc, const char *raw, char **ret)
 	r = refuse_foreign(fc, raw);
 	if (r <= 0)
 		return r;
-	r = squeeze(fc->base, raw, &path);
+	if (raw[0] == '~')
+		r = squeeze(TOOL_HOME, raw + 1 + strspn(raw + 1, "/"), &path);
+	else
+		r = squeeze(fc->base, raw, &path);
 	if (r < 0)
 		return r;
 	if (strlen(path) >= PATH_MAX)
@@ -398,6 +420,31 @@ int files_expect(struct files_call *fc, const char *path, const char *expect, co
 		     : tool_error(fc->out,
 				  "%s changed: it is %s now, not v:%s; read it again and repeat",
 				  (char *)b.data, version, bare);
+}
+
+void files_seen(struct files_call *fc, const char *path, const char *version)
+{
+	struct seen *s = session_seen(tool_session(fc->call));
+
+	if (s)
+		seen_put(s, client_env(fc->client), path, version);
+}
+
+void files_look_before(struct files_call *fc, const char *path, const char *version)
+{
+	struct seen *s = session_seen(tool_session(fc->call));
+
+	if (!s || !seen_other(s, client_env(fc->client), path, version, fc->before))
+		fc->before[0] = 0;
+}
+
+int files_put_before(struct files_call *fc, const char *was)
+{
+	return fc->before[0]
+		       ? buf_printf(&fc->out->text,
+				    "note: it had changed since you last saw it (%s, then %s)\n",
+				    fc->before, was)
+		       : 0;
 }
 
 cJSON *files_meta(struct files_call *fc)

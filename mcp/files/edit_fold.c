@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "base/utf8.h"
 #include "mcp/files/edit_internal.h"
 #include "mcp/files/text.h"
 
@@ -122,7 +123,7 @@ int edit_fold_look(const uint8_t *p, size_t n, unsigned width, struct folded *f)
 
 	(void)width;
 	for (size_t i = 0; r >= 0 && i < n;) {
-		size_t len = text_utf8_len(p + i, n - i);
+		size_t len = utf8_len(p + i, n - i);
 		char room[2];
 		const char *as = len > 1 ? plain(rune(p + i, len), room) : NULL;
 
@@ -161,7 +162,7 @@ int edit_put_code_points(struct buf *out, const uint8_t *p, size_t n, const char
 	unsigned shown = 0;
 
 	for (size_t i = 0; i < n && shown < 4;) {
-		size_t len = text_utf8_len(p + i, n - i);
+		size_t len = utf8_len(p + i, n - i);
 		char room[2];
 
 		if (len > 1 && plain(rune(p + i, len), room)) {

@@ -1,4 +1,5 @@
 /* Lines of both sides of an edit, and how they are shown. */
+#include "base/utf8.h"
 #include "mcp/files/edit_internal.h"
 #include "mcp/files/text.h"
 
@@ -44,7 +45,7 @@ unsigned long long edit_line_no(const uint8_t *p, size_t n, size_t off)
 static int put_visible(struct buf *b, const uint8_t *p, size_t n)
 {
 	for (size_t i = 0; i < n && i < 200; i++) {
-		size_t len = text_utf8_len(p + i, n - i);
+		size_t len = utf8_len(p + i, n - i);
 		int r;
 
 		if (p[i] == ' ')

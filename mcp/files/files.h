@@ -15,3 +15,4 @@ extern const struct mcp_tool tool_edit;
 extern const struct mcp_tool tool_grep;
 extern const struct mcp_tool tool_list_dir;
 extern const struct mcp_tool tool_glob;
+extern const struct mcp_tool tool_shell_list;

@@ -21,15 +21,28 @@
 int fsio_lookup(int root_fd, const char *path, int *ret_fd, struct stat *ret_st) MUST_USE;
 /* A regular file for reading. *ret_st is also written with -EISDIR and -EOPNOTSUPP. */
 int fsio_open_read(int root_fd, const char *path, int *ret_fd, struct stat *ret_st) MUST_USE;
+/* A regular file below a directory of the tree, for reading: -EXDEV where a link on the way leads out of that directory,
+ * which in this process's eyes is the host's. */
+int fsio_open_below(int dir_fd, const char *path, int *ret_fd, struct stat *ret_st) MUST_USE;
 /* A directory for listing. -ENOTDIR. */
 int fsio_open_dir(int root_fd, const char *path, int *ret_fd) MUST_USE;
 /* To the end of file, also when st_size lies; -EFBIG past @max. */
 int fsio_read_all(int fd, size_t hint, size_t max, struct buf *out) MUST_USE;
 
+/* Who is told of temporary files: @begin before one is made, whose path is absolute in the tree, and @end with what that
+ * returned when it is gone. */
+struct fs_watch {
+	int (*begin)(void *arg, const char *path);
+	void (*end)(void *arg, int slot);
+	void *arg;
+};
+
 /* Where a name really is, after the symlinks that stand at its end. */
 struct fs_where {
-	int dir_fd;              /* O_RDONLY directory */
-	char name[NAME_MAX + 1]; /* no symlink; may not exist */
+	int dir_fd;                   /* O_RDONLY directory */
+	char *dir;                    /* the path that it was opened by */
+	const struct fs_watch *watch; /* lent, the caller's; NULL: nobody */
+	char name[NAME_MAX + 1];      /* no symlink; may not exist */
 	bool through_link;
 };
 /* @mkdirs: make missing parents (0755). -EISDIR for a path that can only be a directory. */
@@ -60,5 +73,7 @@ int fsio_create(const struct fs_where *w, const void *p, size_t n, mode_t mode,
  * and extended attributes; in place where a new inode could not be the same file. */
 int fsio_replace(const struct fs_where *w, const void *p, size_t n, int mode,
 		 struct fs_written *ret) MUST_USE;
+/* Remove what a caller that was killed has left at @path. 0 also when there is nothing like it. */
+int fsio_drop_temp(int root_fd, const char *path) MUST_USE;
 int fsio_append(const struct fs_where *w, const void *p, size_t n, int mode,
 		struct fs_written *ret) MUST_USE;

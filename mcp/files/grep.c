@@ -4,11 +4,13 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "mcp/files/pattern.h"
+#include "mcp/files/scout.h"
 #include "mcp/files/text.h"
 
 enum {
@@ -19,6 +21,10 @@ enum {
 	TEXT_MOST = 4 << 20, /* of all rows kept */
 	SPAN_MOST = 20,      /* lines of one match that spans lines */
 	FIRST_READ = 64 << 10,
+	SLOW_NS = 30000, /* from the cache it is a tenth of that */
+	SLOW_MANY = 4,
+	AHEAD_FOR = 256,  /* files, then it is looked at again */
+	SCOUT_FROM = 256, /* files: to start threads takes as long as to search some */
 };
 
 void grep_release(struct grep *g)
@@ -30,6 +36,7 @@ void grep_release(struct grep *g)
 	buf_release(&g->text);
 	buf_release(&g->block);
 	search_free(g->search);
+	scout_free(g->scout);
 }
 
 /* ---- rows ---- */
@@ -268,10 +275,94 @@ static int read_rest(struct grep *g, int fd, size_t have, size_t size, size_t *r
 	return 0;
 }
 
+static int64_t now_ns(void)
+{
+	struct timespec t;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+/* What is not cached is waited for, one file after the other; so where it is not, files are asked for before their turn. */
+static void note_read(struct grep *g, int64_t took_ns)
+{
+	if (g->ahead)
+		return;
+	g->slow = took_ns > SLOW_NS ? g->slow + 1 : 0;
+	if (g->slow < SLOW_MANY)
+		return;
+	g->slow = 0;
+	g->ahead = AHEAD_FOR;
+}
+
+static int open_entry(int dir_fd, const char *name)
+{
+	return openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
+static void on_ahead(void *arg, int dir_fd, const char *name, unsigned char type)
+{
+	struct grep *g = arg;
+	cleanup_fd int fd = -1;
+
+	if ((!g->ahead && !g->scout) || type != DT_REG || g->o->glob)
+		return;
+	fd = open_entry(dir_fd, name);
+	if (fd >= 0 && g->ahead) {
+		g->ahead--;
+		(void)posix_fadvise(fd, 0, FIRST_READ, POSIX_FADV_WILLNEED);
+	}
+	if (fd >= 0 && g->scout)
+		scout_send(g->scout, dir_fd, name, steal_fd(&fd));
+}
+
+static void on_leave(void *arg, int dir_fd)
+{
+	struct grep *g = arg;
+
+	if (g->scout)
+		scout_leave(g->scout, dir_fd);
+}
+
+/* Is all that there is to say of the file said? Else *ret_fd may be the file. */
+static bool scouted(struct grep *g, int dir_fd, const char *name, int *ret_fd)
+{
+	enum scout_said said;
+
+	if (!g->scouted && g->searched >= SCOUT_FROM && !g->o->glob) {
+		g->scouted = true;
+		if (scout_new(g->o->pattern, g->o->flags, g->o->until, &g->scout) < 0)
+			g->scout = NULL; /* one thread does, too */
+	}
+	*ret_fd = -1;
+	said = g->scout ? scout_ask(g->scout, dir_fd, name, ret_fd) : SCOUT_UNKNOWN;
+	g->searched += said == SCOUT_NOTHING;
+	g->binary += said == SCOUT_BINARY;
+	return said == SCOUT_NOTHING || said == SCOUT_BINARY;
+}
+
+/* All of a small file with one call: it is not asked once more for its end. */
+static ssize_t read_first(struct grep *g, int fd, off_t size)
+{
+	int64_t began = now_ns();
+	ssize_t n, more;
+
+	do
+		n = pread(fd, g->block.data, FIRST_READ, 0);
+	while (n < 0 && errno == EINTR);
+	note_read(g, now_ns() - began);
+	if (n < 0)
+		return ret_nerrno();
+	if (n == FIRST_READ || (size && n >= size))
+		return n;
+	more = io_pread_full(fd, g->block.data + n, FIRST_READ - (size_t)n, n);
+	return more < 0 ? more : n + more;
+}
+
 static int search_fd(struct grep *g, int fd, const struct stat *st, const char *full)
 {
 	size_t size = (size_t)st->st_size, have;
-	ssize_t n = io_pread_full(fd, g->block.data, FIRST_READ, 0);
+	ssize_t n = read_first(g, fd, st->st_size);
 	int r = 0;
 
 	if (n < 0)
@@ -300,13 +391,29 @@ static int search_fd(struct grep *g, int fd, const struct stat *st, const char *
 	return r;
 }
 
-static int search_entry(struct grep *g, int dir_fd, const char *name, const char *full)
+/* What a search has to know. Not the time of access: the first read of a file voids that in the kernel, and to ask for it
+ * would be a message a file. */
+static int look_at(int fd, struct stat *ret)
 {
-	cleanup_fd int fd =
-		openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	struct statx sx;
+
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_SIZE | STATX_MTIME, &sx) < 0)
+		return -1;
+	*ret = (struct stat){
+		.st_mode = sx.stx_mode,
+		.st_size = (off_t)sx.stx_size,
+		.st_mtim.tv_sec = sx.stx_mtime.tv_sec,
+	};
+	return 0;
+}
+
+/* Takes @opened, which is the file, or -1. */
+static int search_entry(struct grep *g, int dir_fd, const char *name, int opened, const char *full)
+{
+	cleanup_fd int fd = opened >= 0 ? opened : open_entry(dir_fd, name);
 	struct stat st;
 
-	if (fd < 0 || fstat(fd, &st) < 0) {
+	if (fd < 0 || look_at(fd, &st) < 0) {
 		if (errno == ESTALE || errno == ENOTCONN)
 			return ret_nerrno();
 		g->counts.unreadable++;
@@ -318,11 +425,12 @@ static int search_entry(struct grep *g, int dir_fd, const char *name, const char
 static int on_entry(void *arg, const struct walk_entry *e)
 {
 	struct grep *g = arg;
-	int r;
+	int fd, r;
 
 	if (e->type != DT_REG || e->ignored || (g->o->glob && !pattern_filter(g->o->glob, e->path)))
 		return WALK_ON;
-	r = search_entry(g, e->dir_fd, e->name, e->full);
+	r = scouted(g, e->dir_fd, e->name, &fd) ? 0
+						: search_entry(g, e->dir_fd, e->name, fd, e->full);
 	if (r == -ETIMEDOUT || (g->searched % 64 == 0 && io_now_ms() > g->o->until)) {
 		g->timed_out = true;
 		return WALK_STOP;
@@ -346,14 +454,20 @@ static int search_named(struct grep *g, int fd, const struct stat *st, const cha
 int grep_search(struct grep *g, const char *path)
 {
 	struct walk_opts wo = {
-		.ignore = g->o->ignore, .hidden = g->o->hidden, .fn = on_entry, .arg = g};
+		.ignore = g->o->ignore,
+		.hidden = g->o->hidden,
+		.fn = on_entry,
+		.ahead = on_ahead,
+		.leave = on_leave,
+		.arg = g,
+	};
 	cleanup_fd int fd = -1;
 	struct stat st;
 	int r = buf_reserve(&g->block, FIRST_READ);
 
 	if (r < 0)
 		return r;
-	r = fsio_open_read(g->fc->at.root_fd, path, &fd, &st);
+	r = files_open_read(g->fc, path, &fd, &st);
 	if (r == -EISDIR) {
 		r = walk_tree(g->fc->at.root_fd, path, &wo, &g->counts);
 		return r < 0 ? r : 0;

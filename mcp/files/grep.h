@@ -49,6 +49,9 @@ struct grep {
 	uint64_t matches, searched, binary, too_hard, stored;
 	struct walk_counts counts;
 	bool timed_out;
+	unsigned slow, ahead; /* reads in a row that had to wait; files still to be read ahead */
+	struct scout *scout;  /* once there are many files; NULL: none */
+	bool scouted;         /* it was tried */
 	/* the file under way */
 	struct grep_file *cur;
 	uint64_t last_shown; /* line number */

@@ -6,7 +6,8 @@
 #include "mcp/files/call.h"
 
 struct files_list_opts {
-	const char *note; /* after the path in the header; NULL */
+	const char *note;    /* after the path in the header; NULL */
+	const char *exclude; /* patterns to leave out (pattern_filter); NULL */
 	unsigned depth;
 	uint64_t max_entries;
 	bool hidden, sizes;

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 enum {
 	SNIFF = 8192
 };
@@ -38,29 +40,6 @@ uint64_t text_line_at(const uint8_t *p, size_t n, size_t off)
 	}
 }
 
-size_t text_utf8_len(const uint8_t *p, size_t n)
-{
-	if (!n)
-		return 0;
-	if (p[0] < 0x80)
-		return 1;
-	if (p[0] < 0xc2 || p[0] > 0xf4)
-		return 0;
-
-	size_t len = p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
-
-	if (n < len || (p[1] & 0xc0) != 0x80)
-		return 0;
-	/* overlong forms, surrogates and what lies above U+10FFFF show in the second byte */
-	if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
-	    (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
-		return 0;
-	for (size_t i = 2; i < len; i++)
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-	return len;
-}
-
 /* Eight ASCII bytes at a time: most files are nothing else. */
 static size_t ascii_run(const uint8_t *p, size_t n)
 {
@@ -86,7 +65,7 @@ static uint64_t count_invalid(const uint8_t *p, size_t n)
 		if (i >= n)
 			break;
 
-		size_t len = text_utf8_len(p + i, n - i);
+		size_t len = utf8_len(p + i, n - i);
 
 		bad += !len;
 		i += len ? len : 1;
@@ -255,16 +234,6 @@ const char *text_magic(const uint8_t *p, size_t n, char *room, size_t room_len)
 	return NULL;
 }
 
-/* C0, DEL, C1, and the two separators that some take for line ends. */
-static bool is_control(const uint8_t *p, size_t len)
-{
-	if (len == 1)
-		return p[0] < 0x20 || p[0] == 0x7f;
-	if (len == 2)
-		return p[0] == 0xc2 && p[1] < 0xa0;
-	return len == 3 && p[0] == 0xe2 && p[1] == 0x80 && (p[2] == 0xa8 || p[2] == 0xa9);
-}
-
 int text_put_name(struct buf *b, const char *name, size_t n)
 {
 	const uint8_t *p = (const uint8_t *)name;
@@ -272,9 +241,9 @@ int text_put_name(struct buf *b, const char *name, size_t n)
 	int r = 0;
 
 	while (r >= 0 && i < n) {
-		size_t len = p[i] ? text_utf8_len(p + i, n - i) : 0;
+		size_t len = p[i] ? utf8_len(p + i, n - i) : 0;
 
-		if (len && !is_control(p + i, len)) {
+		if (len && utf8_shown(p + i, len)) {
 			i += len;
 			continue;
 		}
@@ -305,7 +274,7 @@ int text_put_escaped(struct buf *b, const uint8_t *p, size_t n)
 		i += run;
 		if (i >= n)
 			break;
-		len = p[i] ? text_utf8_len(p + i, n - i) : 0;
+		len = p[i] ? utf8_len(p + i, n - i) : 0;
 		if (len) {
 			i += len;
 			continue;

@@ -52,12 +52,10 @@ bool text_is_binary(const uint8_t *p, size_t n);
 /* "ELF 64-bit", "PNG image 640x480", ...; NULL when nothing is known. Uses @room for what varies. */
 const char *text_magic(const uint8_t *p, size_t n, char *room, size_t room_len);
 
-/* Length of the valid UTF-8 sequence at @p, 0 when there is none. */
-size_t text_utf8_len(const uint8_t *p, size_t n);
 /* Append bytes; invalid ones and NUL as \xNN. */
 int text_put_escaped(struct buf *b, const uint8_t *p, size_t n) MUST_USE;
-/* Append a name or path so that it stays on its line and says nothing to a terminal: control characters and
- * invalid bytes as \n, \t or \xNN. A name is whatever somebody in the tree wants it to be. */
+/* Append a name or path so that it stays on its line and says nothing to a terminal: control characters, marks of direction
+ * (base/utf8.h) and invalid bytes as \n, \t or \xNN. A name is whatever somebody in the tree wants it to be. */
 int text_put_name(struct buf *b, const char *name, size_t n) MUST_USE;
 /* UTF-16 or UTF-32 with its mark to UTF-8. Broken units become U+FFFD. */
 int text_to_utf8(enum text_encoding e, const uint8_t *p, size_t n, struct buf *out) MUST_USE;

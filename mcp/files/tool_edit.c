@@ -210,7 +210,9 @@ static int put_result(struct files_call *fc, const char *path, const struct edit
 			       oc->total == 1 ? "at" : "from", (unsigned long long)oc->line,
 			       (unsigned long long)d.added, (unsigned long long)d.removed);
 	if (r >= 0)
-		r = files_put_written(fc, w, done, now, oc->was);
+		r = files_put_written(fc, path, w, done, now, oc->was);
+	if (r >= 0)
+		r = files_put_before(fc, oc->was);
 	if (r >= 0 && oc->adapted)
 		r = buf_puts(b, "note: line endings were adapted to the file's\n");
 	return r < 0 ? r : buf_put(b, diff.data, diff.len);
@@ -251,6 +253,7 @@ static int change(struct files_call *fc, const char *path, const struct edit_arg
 		return r;
 	r = refuse_kind(fc, path, &old);
 	files_version(&done.st, old.len <= FILES_VERSION_MAX ? &old : NULL, oc.was);
+	files_look_before(fc, path, oc.was);
 	if (r > 0 && a->expect)
 		r = files_expect(fc, path, a->expect, oc.was);
 	if (r > 0)
@@ -259,12 +262,17 @@ static int change(struct files_call *fc, const char *path, const struct edit_arg
 		return r;
 	if (!a->dry_run)
 		r = fsio_replace(w, now.data, now.len, -1, &done);
-	return r < 0 ? r : put_result(fc, path, a, w, &done, &old, &now, &oc);
+	if (r >= 0)
+		r = put_result(fc, path, a, w, &done, &old, &now, &oc);
+	if (r >= 0 && a->dry_run)
+		files_seen(fc, path, oc.was);
+	return r;
 }
 
 static int body(struct files_call *fc)
 {
-	struct fs_where __attribute__((cleanup(cleanup_wherep))) w = {.dir_fd = -1};
+	struct fs_where __attribute__((cleanup(cleanup_wherep)))
+	w = {.dir_fd = -1, .watch = &fc->watch};
 	cleanup_free struct edit_args *a = calloc(1, sizeof(*a));
 	cleanup_free char *path = NULL;
 	int r;
@@ -274,7 +282,7 @@ static int body(struct files_call *fc)
 	a->diff = true;
 	if (parse(fc, a) < 0)
 		return 0;
-	r = files_path(fc, a->path, &path);
+	r = files_path_to_change(fc, a->path, &path);
 	if (r <= 0)
 		return r;
 	r = fsio_locate(fc->at.root_fd, path, false, &w);
@@ -290,32 +298,33 @@ static int run(struct tool_call *call, const cJSON *args, struct tool_result *ou
 	return files_run(call, args, out, body);
 }
 
-#define EDIT_PROPERTIES "\"old_string\":{\"type\":\"string\"},\"new_string\":{\"type\":\"string\"},"
+#define EDIT_PROPERTIES \
+	"\"old_string\":{\"type\":\"string\",\"description\":\"Exact text to find\"},\"new_string\":{\"type\":\"string\",\"description\":\"Text in its place\"},"
 
 const struct mcp_tool tool_edit = {
 	.name = "edit",
 	.title = "Edit file",
 	.description =
-		"Replace exact text in a file. old_string must match the file byte for byte (indentation "
-		"included, without the N→ prefixes) and occur exactly once, or set replace_all. Line "
-		"endings adapt by themselves. For several changes in one file pass edits; all apply or "
-		"none. On no match the error shows the closest text.",
+		"Replace exact text in a file. old_string must match byte for byte (indentation included, "
+		"without the N→ prefixes) and occur once, or set replace_all. Line endings adapt. Several "
+		"changes in one file: edits; all apply or none. On no match the error shows the closest text.",
 	.input_schema =
 		"{\"type\":\"object\",\"additionalProperties\":false,\"required\":[\"path\"],"
 		"\"properties\":{"
 		"\"path\":{\"type\":\"string\",\"description\":\"File path; relative to the workspace\"}," EDIT_PROPERTIES
-		"\"replace_all\":{\"type\":\"boolean\",\"default\":false},"
-		"\"occurrence\":{\"type\":\"integer\",\"minimum\":1,\"description\":\"Which match to "
+		"\"replace_all\":{\"type\":\"boolean\",\"description\":\"Every occurrence\"},"
+		"\"occurrence\":{\"type\":\"integer\",\"description\":\"Which match to "
 		"replace if there are several\"},"
 		"\"edits\":{\"type\":\"array\",\"maxItems\":100,\"description\":\"Instead of "
 		"old_string/new_string\",\"items\":{\"type\":\"object\",\"additionalProperties\":false,"
-		"\"required\":[\"old_string\",\"new_string\"],\"properties\":{" EDIT_PROPERTIES
+		"\"required\":[\"old_string\",\"new_string\"],\"properties\":{"
+		"\"old_string\":{\"type\":\"string\"},\"new_string\":{\"type\":\"string\"},"
 		"\"replace_all\":{\"type\":\"boolean\"},"
-		"\"occurrence\":{\"type\":\"integer\",\"minimum\":1}}}},"
-		"\"expect_version\":{\"type\":\"string\"},"
-		"\"dry_run\":{\"type\":\"boolean\",\"default\":false},"
-		"\"diff\":{\"type\":\"boolean\",\"default\":true},"
-		"\"environment\":{\"type\":\"string\"}}}",
-	.flags = TOOL_PREFIXED | TOOL_DESTRUCTIVE | TOOL_SITS,
+		"\"occurrence\":{\"type\":\"integer\"}}}},"
+		"\"expect_version\":{\"type\":\"string\",\"description\":\"Only if the file still has this version\"},"
+		"\"dry_run\":{\"type\":\"boolean\",\"description\":\"Only show the diff\"},"
+		"\"diff\":{\"type\":\"boolean\",\"default\":true,\"description\":\"Answer with the diff\"},"
+		"\"environment\":{\"type\":\"string\",\"description\":\"Name\"}}}",
+	.flags = TOOL_PREFIXED | TOOL_DESTRUCTIVE | TOOL_SITS | TOOL_CHANGES,
 	.run = run,
 };

@@ -26,7 +26,7 @@ struct found {
 
 struct globber {
 	struct files_call *fc;
-	const char *pattern;
+	const char *pattern, *exclude;
 	bool by_mtime, partial;
 	struct found *v;
 	size_t n, cap;
@@ -62,6 +62,8 @@ static int on_entry(void *arg, const struct walk_entry *e)
 	struct globber *g = arg;
 	int r = 0;
 
+	if (g->exclude && pattern_filter(g->exclude, e->path))
+		return WALK_SKIP;
 	if (!e->ignored && pattern_match_anywhere(g->pattern, e->path))
 		r = add(g, e);
 	if (r < 0)
@@ -160,6 +162,8 @@ static int body(struct files_call *fc)
 	if (r >= 0)
 		r = arg_str(fc->args, ARG("path", "directory"), fc->out, &raw);
 	if (r >= 0)
+		r = arg_str(fc->args, ARG("exclude"), fc->out, &g.exclude);
+	if (r >= 0)
 		r = arg_int(fc->args, ARG("limit"), 1, 5000, fc->out, &limit);
 	if (r >= 0)
 		r = arg_str(fc->args, ARG("sort"), fc->out, &sort);
@@ -186,17 +190,18 @@ const struct mcp_tool tool_glob = {
 	.name = "glob",
 	.title = "Find files by name",
 	.description =
-		"Find files whose path matches a pattern: **, *, ?, [...], {a,b}. A pattern without / "
-		"matches names at any depth. Newest first; skips what .gitignore names.",
+		"Find files whose path matches a pattern: **, *, ?, [...], {a,b}. One without / matches "
+		"names at any depth. Newest first; skips what .gitignore names.",
 	.input_schema =
 		"{\"type\":\"object\",\"additionalProperties\":false,\"required\":[\"pattern\"],"
 		"\"properties\":{"
-		"\"pattern\":{\"type\":\"string\"},"
-		"\"path\":{\"type\":\"string\",\"default\":\".\"},"
-		"\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":5000,\"default\":200},"
-		"\"sort\":{\"type\":\"string\",\"enum\":[\"mtime\",\"path\"],\"default\":\"mtime\"},"
-		"\"use_default_ignore\":{\"type\":\"boolean\",\"default\":true},"
-		"\"environment\":{\"type\":\"string\"}}}",
+		"\"pattern\":{\"type\":\"string\",\"description\":\"Such as **/*.c\"},"
+		"\"path\":{\"type\":\"string\",\"default\":\".\",\"description\":\"Directory to look in\"},"
+		"\"exclude\":{\"type\":\"string\",\"description\":\"Patterns to leave out, separated by spaces\"},"
+		"\"limit\":{\"type\":\"integer\",\"maximum\":5000,\"default\":200,\"description\":\"Most paths\"},"
+		"\"sort\":{\"type\":\"string\",\"enum\":[\"mtime\",\"path\"],\"default\":\"mtime\",\"description\":\"mtime: newest first\"},"
+		"\"use_default_ignore\":{\"type\":\"boolean\",\"default\":true,\"description\":\"false: ignored files too\"},"
+		"\"environment\":{\"type\":\"string\",\"description\":\"Name\"}}}",
 	.flags = TOOL_PREFIXED | TOOL_READ_ONLY | TOOL_IDEMPOTENT | TOOL_SITS,
 	.run = run,
 };

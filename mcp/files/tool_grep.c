@@ -385,35 +385,34 @@ const struct mcp_tool tool_grep = {
 	.name = "grep",
 	.title = "Search file contents",
 	.description =
-		"Search file contents by regular expression (PCRE2) under path. Skips .gitignore'd, "
-		"binary and dependency directories unless use_default_ignore=false. output_mode: content "
-		"(default, numbered lines), files, count. Case: smart (insensitive if the pattern has no "
-		"capital).",
+		"Search file contents by regular expression (PCRE2). Skips binary, .gitignore'd and "
+		"dependency files unless use_default_ignore=false. Case smart: insensitive if the pattern "
+		"has no capital.",
 	.input_schema =
 		"{\"type\":\"object\",\"additionalProperties\":false,\"required\":[\"pattern\"],"
 		"\"properties\":{"
-		"\"pattern\":{\"type\":\"string\"},"
+		"\"pattern\":{\"type\":\"string\",\"description\":\"Regular expression\"},"
 		"\"path\":{\"type\":\"string\",\"default\":\".\",\"description\":\"File or directory\"},"
 		"\"glob\":{\"type\":\"string\",\"description\":\"Only files matching, e.g. *.c or "
 		"src/**/*.{ts,tsx}; ! in front excludes; several separated by spaces\"},"
 		"\"output_mode\":{\"type\":\"string\",\"enum\":[\"content\",\"files\",\"count\"],"
-		"\"default\":\"content\"},"
-		"\"context\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":50},"
-		"\"before\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":50},"
-		"\"after\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":50},"
+		"\"default\":\"content\",\"description\":\"What to show\"},"
+		"\"context\":{\"type\":\"integer\",\"maximum\":50,\"description\":\"Lines around each match\"},"
+		"\"before\":{\"type\":\"integer\",\"maximum\":50,\"description\":\"Lines before it\"},"
+		"\"after\":{\"type\":\"integer\",\"maximum\":50,\"description\":\"Lines after it\"},"
 		"\"case\":{\"type\":\"string\",\"enum\":[\"smart\",\"sensitive\",\"insensitive\"],"
-		"\"default\":\"smart\"},"
-		"\"literal\":{\"type\":\"boolean\",\"default\":false},"
-		"\"word\":{\"type\":\"boolean\",\"default\":false},"
-		"\"multiline\":{\"type\":\"boolean\",\"default\":false,\"description\":\"Let . and the "
+		"\"default\":\"smart\",\"description\":\"Upper and lower case\"},"
+		"\"literal\":{\"type\":\"boolean\",\"description\":\"pattern is plain text\"},"
+		"\"word\":{\"type\":\"boolean\",\"description\":\"Whole words only\"},"
+		"\"multiline\":{\"type\":\"boolean\",\"description\":\"Let . and the "
 		"pattern cross line ends\"},"
-		"\"max_matches\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":5000,\"default\":100},"
-		"\"max_per_file\":{\"type\":\"integer\",\"minimum\":1},"
-		"\"offset\":{\"type\":\"integer\",\"minimum\":0,\"default\":0},"
-		"\"hidden\":{\"type\":\"boolean\",\"default\":true},"
-		"\"use_default_ignore\":{\"type\":\"boolean\",\"default\":true},"
-		"\"sort\":{\"type\":\"string\",\"enum\":[\"path\",\"mtime\"],\"default\":\"path\"},"
-		"\"environment\":{\"type\":\"string\"}}}",
+		"\"max_matches\":{\"type\":\"integer\",\"maximum\":5000,\"default\":100,\"description\":\"In all\"},"
+		"\"max_per_file\":{\"type\":\"integer\",\"description\":\"In each file\"},"
+		"\"offset\":{\"type\":\"integer\",\"description\":\"Matches to skip\"},"
+		"\"hidden\":{\"type\":\"boolean\",\"default\":true,\"description\":\"Search hidden files too\"},"
+		"\"use_default_ignore\":{\"type\":\"boolean\",\"default\":true,\"description\":\"false: ignored files too\"},"
+		"\"sort\":{\"type\":\"string\",\"enum\":[\"path\",\"mtime\"],\"default\":\"path\",\"description\":\"Order of files\"},"
+		"\"environment\":{\"type\":\"string\",\"description\":\"Name\"}}}",
 	.flags = TOOL_PREFIXED | TOOL_READ_ONLY | TOOL_IDEMPOTENT | TOOL_SITS,
 	.run = run,
 };

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "mcp/files/files.h"
 #include "mcp/files/list.h"
+#include "mcp/files/pattern.h"
 #include "mcp/files/text.h"
 #include "mcp/files/walk.h"
 
@@ -86,6 +87,8 @@ static int on_entry(void *arg, const struct walk_entry *e)
 	struct lister *l = arg;
 	int r;
 
+	if (l->o->exclude && pattern_filter(l->o->exclude, e->path))
+		return WALK_SKIP;
 	l->total += e->depth == 1;
 	if (l->shown >= l->o->max_entries || l->rows.len > ANSWER_MOST) {
 		l->left_out++;
@@ -229,6 +232,8 @@ static int body(struct files_call *fc)
 	if (r >= 0)
 		r = arg_int(fc->args, ARG("max_entries", "limit"), 1, 5000, fc->out, &most);
 	if (r >= 0)
+		r = arg_str(fc->args, ARG("exclude"), fc->out, &o.exclude);
+	if (r >= 0)
 		r = arg_bool(fc->args, ARG("hidden"), fc->out, &o.hidden);
 	if (r >= 0)
 		r = arg_bool(fc->args, ARG("sizes"), fc->out, &o.sizes);
@@ -254,17 +259,17 @@ const struct mcp_tool tool_list_dir = {
 	.name = "list_dir",
 	.title = "List directory",
 	.description =
-		"List a directory: directories first, with sizes and link targets. Ignored directories "
-		"are named, not entered. On a file: one line with type, mode, size, time, lines, "
-		"encoding and version.",
+		"List a directory: directories first, with sizes and link targets; ignored ones are not "
+		"entered. On a file: type, mode, size, time, lines, encoding, version.",
 	.input_schema =
 		"{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{"
-		"\"path\":{\"type\":\"string\",\"default\":\".\"},"
-		"\"depth\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":5,\"default\":1},"
-		"\"hidden\":{\"type\":\"boolean\",\"default\":true},"
-		"\"max_entries\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":5000,\"default\":500},"
-		"\"sizes\":{\"type\":\"boolean\",\"default\":true},"
-		"\"environment\":{\"type\":\"string\"}}}",
+		"\"path\":{\"type\":\"string\",\"default\":\".\",\"description\":\"Directory or file\"},"
+		"\"depth\":{\"type\":\"integer\",\"maximum\":5,\"default\":1,\"description\":\"Levels to show\"},"
+		"\"exclude\":{\"type\":\"string\",\"description\":\"Patterns to leave out, separated by spaces\"},"
+		"\"hidden\":{\"type\":\"boolean\",\"default\":true,\"description\":\"Names with a dot too\"},"
+		"\"max_entries\":{\"type\":\"integer\",\"maximum\":5000,\"default\":500,\"description\":\"Most entries\"},"
+		"\"sizes\":{\"type\":\"boolean\",\"default\":true,\"description\":\"Show sizes\"},"
+		"\"environment\":{\"type\":\"string\",\"description\":\"Name\"}}}",
 	.flags = TOOL_PREFIXED | TOOL_READ_ONLY | TOOL_IDEMPOTENT | TOOL_SITS,
 	.run = run,
 };

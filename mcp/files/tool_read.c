@@ -19,6 +19,8 @@ enum {
 	CHUNK = 1 << 20,
 	HEAD = 65536,          /* of a big file, to know its encoding by */
 	COUNT_MOST = 64 << 20, /* lines of bigger files are not counted to the end */
+	DEADLINE_MS =
+		5000, /* for which a file is looked through; a hole of a terabyte costs nothing to make */
 };
 
 struct read_args {
@@ -35,6 +37,7 @@ struct source {
 	bool big;
 	struct text_shape shape;
 	char version[11];
+	long long until; /* of looking through what is big */
 };
 
 static int parse(struct files_call *fc, struct read_args *a)
@@ -132,6 +135,8 @@ static int scan(struct files_call *fc, struct source *s, struct readwin *w, stru
 			return r;
 		if (w->full && off > COUNT_MOST)
 			return 1;
+		if (io_now_ms() > s->until)
+			return w->last ? 1 : -ETIMEDOUT;
 		keep = have - use;
 		memmove(p, p + use, keep);
 	}
@@ -213,6 +218,8 @@ static int first_line(struct files_call *fc, struct source *s, int64_t offset, u
 			if (n < 0)
 				return (int)n;
 			r = readwin_feed(&count, p, (size_t)n, n < CHUNK, &none);
+			if (r >= 0 && io_now_ms() > s->until)
+				r = -ETIMEDOUT;
 			if (r < 0)
 				return r;
 		}
@@ -232,13 +239,19 @@ static int answer_text(struct files_call *fc, const char *path, const struct rea
 			    .max_bytes = (size_t)a->max_bytes,
 			    .column = (uint64_t)a->column,
 			    .numbers = a->numbers};
-	int r = to_utf8(s), partial;
+	int r = to_utf8(s), partial = 0;
 
+	s->until = io_now_ms() + DEADLINE_MS;
 	if (r >= 0)
 		r = first_line(fc, s, a->offset, &w.first);
-	if (r < 0)
-		return r;
-	r = partial = scan(fc, s, &w, &body);
+	if (r >= 0)
+		r = partial = scan(fc, s, &w, &body);
+	if (r == -ETIMEDOUT)
+		return tool_error(
+			fc->out,
+			"the line is too far into the file, which was looked through for %d s; use "
+			"shell_run with tail, or as:\"base64\" with column",
+			DEADLINE_MS / 1000);
 	if (r < 0)
 		return r;
 	if (tool_cancelled(fc->call))
@@ -331,6 +344,7 @@ static int answer(struct files_call *fc, const char *path, const struct read_arg
 
 	if (r < 0)
 		return r;
+	files_seen(fc, path, s->version);
 	if (!strcmp(a->as, "hex") || !strcmp(a->as, "base64"))
 		return answer_bytes(fc, path, a, s, a->as[0] == 'h');
 	if (s->big && s->shape.encoding >= TEXT_UTF16LE && s->shape.encoding <= TEXT_UTF32BE)
@@ -365,7 +379,7 @@ static int body(struct files_call *fc)
 	r = files_path(fc, a.path, &path);
 	if (r <= 0)
 		return r;
-	r = fsio_open_read(fc->at.root_fd, path, &fd, &s.st);
+	r = files_open_read(fc, path, &fd, &s.st);
 	if (r == -EISDIR)
 		return files_list(fc, path,
 				  &(struct files_list_opts){.note = "is a directory; its "
@@ -391,28 +405,26 @@ const struct mcp_tool tool_read_file = {
 	.name = "read_file",
 	.title = "Read file",
 	.description =
-		"Read a text file inside the sandbox. Returns numbered lines `N→text` after a header "
-		"line (range, total, encoding, line ending, size, version). Default: from line 1, at "
-		"most 2000 lines / 32 KiB; continue with offset. Negative offset counts from the end. "
-		"Lines end only at \\n. Binary files are refused unless as=hex|base64. To search, use "
-		"grep first; do not page through big files.",
+		"Read a text file in the sandbox: a header line (range, total, encoding, line ending, size, "
+		"version), then numbered lines `N→text`. Default: from line 1, at most 2000 lines / 32 KiB; "
+		"go on with offset. Binary files only with as=hex|base64. To search use grep; do not page "
+		"through big files.",
 	.input_schema =
 		"{\"type\":\"object\",\"additionalProperties\":false,\"required\":[\"path\"],"
 		"\"properties\":{"
 		"\"path\":{\"type\":\"string\",\"description\":\"File path; relative to the workspace\"},"
 		"\"offset\":{\"type\":\"integer\",\"default\":1,\"description\":\"First line, from 1; "
 		"negative = that many lines before the end. With as=hex: row of 16 bytes\"},"
-		"\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":20000,\"default\":2000,"
+		"\"limit\":{\"type\":\"integer\",\"maximum\":20000,\"default\":2000,"
 		"\"description\":\"Most lines to return\"},"
 		"\"max_bytes\":{\"type\":\"integer\",\"minimum\":256,\"maximum\":262144,"
-		"\"default\":32768},"
-		"\"column\":{\"type\":\"integer\",\"minimum\":1,\"description\":\"Shows one very long "
+		"\"default\":32768,\"description\":\"Most bytes to return\"},"
+		"\"column\":{\"type\":\"integer\",\"description\":\"Shows one very long "
 		"line from this byte; with as=base64: first byte of the file\"},"
-		"\"line_numbers\":{\"type\":\"boolean\",\"default\":true},"
+		"\"line_numbers\":{\"type\":\"boolean\",\"default\":true,\"description\":\"false: the bare text, to copy from\"},"
 		"\"as\":{\"type\":\"string\",\"enum\":[\"auto\",\"text\",\"hex\",\"base64\"],"
-		"\"default\":\"auto\"},"
-		"\"environment\":{\"type\":\"string\",\"description\":\"Environment name; default: the "
-		"current one\"}}}",
-	.flags = TOOL_PREFIXED | TOOL_READ_ONLY | TOOL_IDEMPOTENT | TOOL_SITS,
+		"\"default\":\"auto\",\"description\":\"auto refuses binary files\"},"
+		"\"environment\":{\"type\":\"string\",\"description\":\"Name\"}}}",
+	.flags = TOOL_PREFIXED | TOOL_READ_ONLY | TOOL_IDEMPOTENT | TOOL_SITS | TOOL_LONG,
 	.run = run,
 };

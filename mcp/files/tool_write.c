@@ -102,7 +102,7 @@ static int parse(struct files_call *fc, struct write_args *a)
 
 /* ---- results ---- */
 
-int files_put_written(struct files_call *fc, const struct fs_where *w,
+int files_put_written(struct files_call *fc, const char *path, const struct fs_where *w,
 		      const struct fs_written *done, const struct buf *content, const char *was)
 {
 	struct buf *b = &fc->out->text;
@@ -111,6 +111,7 @@ int files_put_written(struct files_call *fc, const struct fs_where *w,
 	int r;
 
 	files_version(&done->st, small ? content : NULL, version);
+	files_seen(fc, path, version);
 	files_meta_str(fc, "version", version);
 	files_meta_num(fc, "size", content->len);
 	if (was)
@@ -160,7 +161,7 @@ static int create(struct files_call *fc, const char *path, const struct write_ar
 		r = buf_printf(
 			&fc->out->text, "  %llu lines",
 			(unsigned long long)text_count_lines(a->content.data, a->content.len));
-	return r < 0 ? r : files_put_written(fc, w, &done, &a->content, NULL);
+	return r < 0 ? r : files_put_written(fc, path, w, &done, &a->content, NULL);
 }
 
 static int refuse_existing(struct files_call *fc, const char *path, uint64_t size, const char *was)
@@ -194,7 +195,9 @@ static int overwrite(struct files_call *fc, const char *path, const struct write
 	if (r >= 0)
 		r = buf_printf(&fc->out->text, "  +%llu −%llu lines", (unsigned long long)d.added,
 			       (unsigned long long)d.removed);
-	return r < 0 ? r : files_put_written(fc, w, &done, &a->content, was);
+	if (r >= 0)
+		r = files_put_written(fc, path, w, &done, &a->content, was);
+	return r < 0 ? r : files_put_before(fc, was);
 }
 
 static int append(struct files_call *fc, const char *path, const struct write_args *a,
@@ -214,6 +217,7 @@ static int append(struct files_call *fc, const char *path, const struct write_ar
 		r = put_verb(fc, "appended to", path);
 	if (r < 0)
 		return r;
+	files_seen(fc, path, version);
 	files_meta_str(fc, "version", version);
 	r = buf_printf(&fc->out->text, "  +%llu lines  ",
 		       (unsigned long long)text_count_lines(a->content.data, a->content.len));
@@ -238,13 +242,14 @@ static int change(struct files_call *fc, const char *path, const struct write_ar
 	if (r < 0)
 		return r;
 	files_version(&st, st.st_size <= FILES_VERSION_MAX ? &old : NULL, was);
+	files_look_before(fc, path, was);
 	if (a->mode != WRITE_APPEND && st.st_size <= FILES_VERSION_MAX &&
 	    old.len == a->content.len && !memcmp(old.data, a->content.data, old.len) &&
 	    (a->file_mode < 0 || (st.st_mode & 07777) == (mode_t)a->file_mode)) {
 		struct fs_written same = {.st = st};
 
 		r = put_verb(fc, "unchanged", path);
-		return r < 0 ? r : files_put_written(fc, w, &same, &a->content, NULL);
+		return r < 0 ? r : files_put_written(fc, path, w, &same, &a->content, NULL);
 	}
 	if (a->mode == WRITE_CREATE)
 		return refuse_existing(fc, path, (uint64_t)st.st_size, was);
@@ -259,7 +264,8 @@ static int change(struct files_call *fc, const char *path, const struct write_ar
 
 static int store(struct files_call *fc, const char *path, const struct write_args *a)
 {
-	struct fs_where __attribute__((cleanup(cleanup_wherep))) w = {.dir_fd = -1};
+	struct fs_where __attribute__((cleanup(cleanup_wherep)))
+	w = {.dir_fd = -1, .watch = &fc->watch};
 	cleanup_fd int fd = -1;
 	struct stat st;
 	int r = fsio_locate(fc->at.root_fd, path, a->create_dirs, &w);
@@ -287,7 +293,7 @@ static int body(struct files_call *fc)
 		buf_release(&a.content);
 		return r == -ENOMEM ? r : 0;
 	}
-	r = files_path(fc, a.path, &path);
+	r = files_path_to_change(fc, a.path, &path);
 	if (r > 0) {
 		r = store(fc, path, &a);
 		if (r < 0)
@@ -306,9 +312,8 @@ const struct mcp_tool tool_write_file = {
 	.name = "write_file",
 	.title = "Write file",
 	.description =
-		"Create a file (parents are made). Fails if it exists, unless mode is overwrite or "
-		"append. Prefer edit for changes to existing files. Bytes are written exactly as given; "
-		"at most 1 MiB per call.",
+		"Create a file (parents are made). Fails if it exists, unless mode is overwrite or append; "
+		"prefer edit for changes. Bytes are written exactly as given, at most 1 MiB a call.",
 	.input_schema =
 		"{\"type\":\"object\",\"additionalProperties\":false,\"required\":[\"path\"],"
 		"\"properties\":{"
@@ -317,13 +322,12 @@ const struct mcp_tool tool_write_file = {
 		"\"content_base64\":{\"type\":\"string\",\"description\":\"Instead of content: raw "
 		"bytes\"},"
 		"\"mode\":{\"type\":\"string\",\"enum\":[\"create\",\"overwrite\",\"append\"],"
-		"\"default\":\"create\"},"
+		"\"default\":\"create\",\"description\":\"What may happen to a file that exists\"},"
 		"\"file_mode\":{\"type\":\"string\",\"description\":\"Octal permission bits such as 755; "
 		"default: keep, or 644\"},"
-		"\"create_dirs\":{\"type\":\"boolean\",\"default\":true},"
-		"\"expect_version\":{\"type\":\"string\",\"description\":\"Only write if the file still "
-		"has this version (from a read)\"},"
-		"\"environment\":{\"type\":\"string\"}}}",
-	.flags = TOOL_PREFIXED | TOOL_DESTRUCTIVE | TOOL_SITS,
+		"\"create_dirs\":{\"type\":\"boolean\",\"default\":true,\"description\":\"Make missing parents\"},"
+		"\"expect_version\":{\"type\":\"string\",\"description\":\"Only if the file still has this version\"},"
+		"\"environment\":{\"type\":\"string\",\"description\":\"Name\"}}}",
+	.flags = TOOL_PREFIXED | TOOL_DESTRUCTIVE | TOOL_SITS | TOOL_CHANGES,
 	.run = run,
 };

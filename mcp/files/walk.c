@@ -16,6 +16,7 @@
 
 enum {
 	DEPTH_MAX = 200,
+	AHEAD = 32, /* names */
 	IGNORE_FILE_MAX = 1 << 20
 };
 
@@ -36,11 +37,20 @@ struct walker {
 
 struct name {
 	unsigned char type;
+	bool judged, ignored; /* the second once the first */
 	char *s;
 };
 struct names {
 	struct name *v;
 	size_t n, cap;
+	unsigned ignore; /* enum ignore_file: those that are there */
+};
+
+enum ignore_file {
+	IGNORE_EXCLUDE = 1 << 0,
+	IGNORE_GIT = 1 << 1,
+	IGNORE_PLAIN = 1 << 2,
+	IGNORE_ANY = IGNORE_EXCLUDE | IGNORE_GIT | IGNORE_PLAIN
 };
 
 static void names_release(struct names *l)
@@ -61,7 +71,7 @@ static int names_add(struct names *l, const char *s, unsigned char type)
 		l->v = v;
 		l->cap = cap;
 	}
-	l->v[l->n] = (struct name){type, strdup(s)};
+	l->v[l->n] = (struct name){.type = type, .s = strdup(s)};
 	return l->v[l->n].s ? (l->n++, 0) : -ENOMEM;
 }
 
@@ -89,12 +99,21 @@ static unsigned char type_of(int dir_fd, const struct dirent *e)
 	return (unsigned char)IFTODT(st.st_mode);
 }
 
+static unsigned ignore_file(const char *name)
+{
+	return !strcmp(name, ".git")         ? IGNORE_EXCLUDE
+	       : !strcmp(name, ".gitignore") ? IGNORE_GIT
+	       : !strcmp(name, ".ignore")    ? IGNORE_PLAIN
+					     : 0;
+}
+
 static int list(DIR *dir, const struct walk_opts *o, struct names *ret)
 {
 	const struct dirent *e;
 	int r = 0;
 
 	while (r >= 0 && (errno = 0, e = readdir(dir))) {
+		ret->ignore |= e->d_name[0] == '.' ? ignore_file(e->d_name) : 0;
 		if (e->d_name[0] == '.' &&
 		    (!o->hidden || !e->d_name[1] || (e->d_name[1] == '.' && !e->d_name[2])))
 			continue;
@@ -111,25 +130,32 @@ static int list(DIR *dir, const struct walk_opts *o, struct names *ret)
 
 static int load_file(int dir_fd, const char *name, struct ignore_rules *rules)
 {
-	cleanup_fd int fd =
-		openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	cleanup_fd int fd = -1;
 	cleanup_buf struct buf b = {0};
 	struct stat st;
 
 	/* an ignore file that cannot be read ignores nothing */
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
+	if (fsio_open_below(dir_fd, name, &fd, &st) < 0 ||
 	    fsio_read_all(fd, (size_t)st.st_size, IGNORE_FILE_MAX, &b) < 0)
 		return 0;
 	return ignore_parse(rules, (const char *)b.data, b.len);
 }
 
-static int load_level(int dir_fd, struct level *l)
+/* @there: enum ignore_file. To look for what is not there would be three messages a directory. */
+static int load_level(int dir_fd, struct level *l, unsigned there)
 {
-	int r = load_file(dir_fd, ".git/info/exclude", &l->rules);
+	static const struct {
+		unsigned file;
+		const char *path;
+	} all[] = {{IGNORE_EXCLUDE, ".git/info/exclude"},
+		   {IGNORE_GIT, ".gitignore"},
+		   {IGNORE_PLAIN, ".ignore"}};
+	int r = 0;
 
-	if (r >= 0)
-		r = load_file(dir_fd, ".gitignore", &l->rules);
-	return r < 0 ? r : load_file(dir_fd, ".ignore", &l->rules);
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(all); i++)
+		if (there & all[i].file)
+			r = load_file(dir_fd, all[i].path, &l->rules);
+	return r;
 }
 
 static const char *const noise[] = {".git",        ".hg",   ".svn",        "node_modules",
@@ -187,7 +213,7 @@ static int load_above(int root_fd, const char *path, struct level **ret)
 		l->base = strlen(up) + 1;
 		*end = l;
 		end = &l->up;
-		r = load_level(fd, l);
+		r = load_level(fd, l, IGNORE_ANY);
 		repository = !faccessat(fd, ".git", F_OK, AT_SYMLINK_NOFOLLOW);
 	}
 	if (r >= 0 && top) {
@@ -230,7 +256,34 @@ static int enter(struct walker *w, int dir_fd, const char *name, size_t len, str
 	return r;
 }
 
-static int visit(struct walker *w, int dir_fd, const struct name *n, size_t len, struct level *here)
+/* @n's path becomes the walker's. @len: length of the directory's, without "/". */
+static bool set_path(struct walker *w, const struct name *n, size_t len)
+{
+	size_t k = strlen(n->s);
+
+	if (len + k + 2 > sizeof(w->path))
+		return false;
+	w->path[len] = '/';
+	memcpy(w->path + len + 1, n->s, k + 1);
+	return true;
+}
+
+static bool judge(struct walker *w, struct name *n, const struct level *here)
+{
+	if (!n->judged)
+		n->ignored = w->o->ignore && ignored(w->path, n->s, n->type == DT_DIR, here);
+	n->judged = true;
+	return n->ignored;
+}
+
+static void look_ahead(struct walker *w, int fd, struct name *n, size_t len,
+		       const struct level *here)
+{
+	if (set_path(w, n, len) && !judge(w, n, here))
+		w->o->ahead(w->o->arg, fd, n->s, n->type);
+}
+
+static int visit(struct walker *w, int dir_fd, struct name *n, size_t len, struct level *here)
 {
 	bool is_dir = n->type == DT_DIR;
 	struct walk_entry e = {
@@ -243,7 +296,7 @@ static int visit(struct walker *w, int dir_fd, const struct name *n, size_t len,
 	};
 	int r;
 
-	e.ignored = w->o->ignore && ignored(w->path, n->s, is_dir, here);
+	e.ignored = judge(w, n, here);
 	if (e.ignored && is_dir)
 		w->counts->ignored_dirs++;
 	else if (e.ignored)
@@ -275,20 +328,22 @@ static int visit_dir(struct walker *w, int fd, size_t len, struct level *up)
 		r = 0;
 	}
 	if (r >= 0 && w->o->ignore)
-		r = load_level(fd, &here);
+		r = load_level(fd, &here, names.ignore);
 	w->depth++;
+	for (size_t i = 0; w->o->ahead && !r && i < AHEAD && i < names.n; i++)
+		look_ahead(w, fd, &names.v[i], len, &here);
 	for (size_t i = 0; !r && i < names.n; i++) {
-		size_t n = strlen(names.v[i].s);
-
-		if (len + n + 2 > sizeof(w->path)) {
+		if (w->o->ahead && i + AHEAD < names.n)
+			look_ahead(w, fd, &names.v[i + AHEAD], len, &here);
+		if (!set_path(w, &names.v[i], len)) {
 			w->counts->too_deep++;
 			continue;
 		}
-		w->path[len] = '/';
-		memcpy(w->path + len + 1, names.v[i].s, n + 1);
-		r = visit(w, fd, &names.v[i], len + 1 + n, &here);
+		r = visit(w, fd, &names.v[i], len + 1 + strlen(names.v[i].s), &here);
 	}
 	w->depth--;
+	if (w->o->leave)
+		w->o->leave(w->o->arg, fd);
 	ignore_release(&here.rules);
 	return r;
 }

@@ -35,6 +35,10 @@ struct walk_opts {
 	bool dirs_first;    /* within a directory */
 	/* an enum walk_verdict or negative errno */
 	int (*fn)(void *arg, const struct walk_entry *e);
+	/* A name that no rule ignores and that fn will get soon, or not at all; may be NULL. */
+	void (*ahead)(void *arg, int dir_fd, const char *name, unsigned char type);
+	/* No more of this directory, whose descriptor is about to be closed; may be NULL. */
+	void (*leave)(void *arg, int dir_fd);
 	void *arg;
 };
 

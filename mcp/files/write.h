@@ -12,7 +12,7 @@ enum {
 	FILES_LOCK_MS = 3000
 };
 
-/* "(was v:...)" and the notes about how the file was written, each on a line of its own. */
-int files_put_written(struct files_call *fc, const struct fs_where *w,
+/* "(was v:...)" and the notes about how the file was written, each on a line of its own; the client has seen @content then. */
+int files_put_written(struct files_call *fc, const char *path, const struct fs_where *w,
 		      const struct fs_written *done, const struct buf *content,
 		      const char *was) MUST_USE;

@@ -1,223 +1,213 @@
 #!/usr/bin/python3
-"""The figures of the design's speed table, each beside its peer in one run; a table, and JSON with --json FILE.
+"""Measures rattan beside a native directory, kernel overlayfs, fuse-overlayfs and a FUSE file system that does nothing but answer,
+in turn, and says which targets are met. A table, and JSON with --json FILE.
 
-    tests/bench/bench.py --rattan build/cli/rattan [--rounds 3] [--json out.json] [--quick]
+    tests/bench/bench.py --build build [--only PATTERN]... [--rounds N] [--minutes N] [--quick] [--json FILE] [--into FILE] [--list]
 
-Peers: a native directory, kernel overlayfs (mounted in a user namespace) and fuse-overlayfs, all three under a bare
-bwrap with the same namespaces. Medians over the rounds, peers in turn within each round; run it on a quiet machine and
-quote the load line with every figure.
+In each round every row is done on every peer, in random order, in a fresh directory; figures are medians over the rounds, with half the distance
+between the quartiles. With --minutes no row begins after that time: what has not had its first round by then is left out. As root everything is measured (what is cold, and the mounts of others, need it); as another user the rest is.
+`scripts/deps bench` installs the peers and the tools; a program that is not there is left out, and that is said. Quote the load line
+with every figure: what else the machine does changes ratios, too.
 """
 import argparse
-import io
+import fnmatch
 import json
 import os
 import pathlib
 import random
-import re
 import shutil
-import statistics
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "mcp"))
-from rawclient import Server  # noqa: E402
+sys.path[:0] = [str(HERE), str(HERE.parent / "mcp")]
+import peers  # noqa: E402
+import rows  # noqa: E402
+import rows_build  # noqa: E402
+import rows_calls  # noqa: E402
+import rows_history  # noqa: E402
+import rows_image  # noqa: E402
+import rows_io  # noqa: E402
+import rows_meta  # noqa: E402
+import rows_size  # noqa: E402
+import rows_tree  # noqa: E402
+import tell  # noqa: E402
+
+MODULES = (rows_meta, rows_io, rows_build, rows_history, rows_size, rows_tree, rows_calls, rows_image)
 
 
-def make_input(path):
-    """The same bytes on every run: 4,800 small text files and a C program of 150 units."""
-    r = random.Random(7)
-    words = ["".join(r.choice("abcdefghijklmnopqrstuvwxyz_") for _ in range(r.randint(3, 11))) for _ in range(3000)]
-    with tarfile.open(path, "w") as t:
-        def add(name, data):
-            i = tarfile.TarInfo("tree/" + name)
-            i.size, i.mtime = len(data), 1700000000
-            t.addfile(i, io.BytesIO(data))
-        for d in range(60):
-            for f in range(80):
-                n, s = int(r.lognormvariate(8.2, 1.1)), []
-                while n > 0:
-                    w = r.choice(words) + r.choice([" ", " ", "\n", "(", ");\n"])
-                    s.append(w)
-                    n -= len(w)
-                add(f"pkg{d:02}/sub{f % 8}/mod{f:03}.txt", "".join(s).encode())
-        for i in range(150):
-            body = '#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include "common.h"\n'
-            for k in range(25):
-                body += (f"int f_{i}_{k}(struct box *b, const char *s) {{ int n = (int)strlen(s); for (int j = 0; j < n;"
-                         f" j++) b->v[(j * {k + 3}) & 63] += s[j] ^ {i}; return printf(\"%d\\n\", b->v[{k}]); }}\n")
-            add(f"csrc/u{i:03}.c", body.encode())
-        add("csrc/common.h", b"struct box { int v[64]; };\n")
-        add("csrc/main.c", b"int main(void) { return 0; }\n")
-        add("csrc/Makefile", b"OBJ := $(patsubst %.c,%.o,$(wildcard *.c))\nprog: $(OBJ)\n\t$(CC) -o $@ $^\n"
-                             b"%.o: %.c common.h\n\t$(CC) -O1 -c -o $@ $<\n")
+class Bench:
+    """What rows are given: options, programs, and a place for what is made once."""
+
+    def __init__(self, o, top):
+        self.o, self.top, self.quick = o, top, o.quick
+        self.build = pathlib.Path(o.build).resolve()
+        self.rattan, self.rattan_fs = str(self.build / "cli/rattan"), str(self.build / "fs/rattan-fs")
+        self.ceiling_threads, self.serve_args, self.root = 1, [], os.geteuid() == 0
+        self.made, self.left_out = {}, []
+
+    def tool(self, name):
+        return str(self.build / "tests/bench" / name)
+
+    def once(self, name, make):
+        """The directory @name, filled by make(path) at its first use."""
+        if name not in self.made:
+            path = self.top / "made" / name
+            path.mkdir(parents=True)
+            make(path)
+            self.made[name] = path
+        return self.made[name]
+
+    def scaled(self, n, quick):
+        return quick if self.quick else n
+
+    def leave_out(self, what, why):
+        if (what, why) not in self.left_out:
+            self.left_out.append((what, why))
+            print(f"  left out: {what}: {why}", flush=True)
+
+    def run(self, cmd, cwd=None, env=None):
+        r = subprocess.run([str(c) for c in cmd], cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                           errors="replace")
+        if r.returncode:
+            raise RuntimeError(f"{cmd[0]}: {r.returncode}: {(r.stdout + r.stderr)[-400:]}")
+        return r.stdout
+
+    def cold(self):
+        """Nothing is in the kernel's caches. False: only root can ask for that."""
+        if not self.root:
+            return False
+        os.sync()
+        pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
+        return True
 
 
-BWRAP = ["bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev",
-         "--tmpfs", "/run", "--bind"]
+def one(bench, row, kind, n):
+    """One row on one peer, in one round: {metric: figure}, or None where it failed."""
+    lower = row.lower(bench) if row.lower else None
+    try:
+        with peers.KINDS[kind](bench, bench.top / f"p{n}-{kind}", lower) as p:
+            return row.run(bench, p)
+    except (OSError, RuntimeError, subprocess.SubprocessError) as e:
+        bench.leave_out(f"{row.name} on {kind}", str(e))
+        return None
 
 
-def peer_script(kind, top, cmd):
-    """Shell text that mounts the peer under @top and runs @cmd in it."""
-    b = " ".join(BWRAP)
-    m = {
-        "native": "mkdir -p m",
-        "overlayfs": "mkdir -p l u w m && mount -t overlay overlay -o lowerdir=l,upperdir=u,workdir=w,userxattr m",
-        "fuse-overlayfs": "mkdir -p l u w m && fuse-overlayfs -o lowerdir=l,upperdir=u,workdir=w m",
-    }[kind]
-    return f"set -e; cd {top}; {m}; exec {b} {top}/m {top}/m --chdir {top}/m -- {cmd}"
+def measure(bench, row, kinds, n, figures):
+    """Round @n of @row, added to @figures: {metric: {peer: [value of each round]}}."""
+    if not row.peers:
+        for metric, by in row.run(bench).items():
+            for k, v in by.items():
+                figures.setdefault(metric, {}).setdefault(k, []).extend(v if isinstance(v, list) else [v])
+        return
+    turn = [k for k in row.peers + (() if row.lower else peers.EXTRA) if k in kinds]
+    random.shuffle(turn)
+    for k in turn:
+        for metric, v in (one(bench, row, k, n) or {}).items():
+            figures.setdefault(metric, {}).setdefault(k, []).append(v)
 
 
-def phases(text):
-    return {k: float(v) for k, v in (line.split() for line in text.splitlines() if re.match(r"^\S+ \d", line))}
-
-
-def whole_programs(o, top, tar):
-    out = {}
-    for n in range(o.rounds):
-        for kind in ("native", "overlayfs", "fuse-overlayfs", "rattan"):
-            work = top / f"{kind}{n}"
-            work.mkdir()
-            if kind == "rattan":
-                cmd = [o.rattan, "run", "-e", f"bench{n}", "--overlay", f"{HERE}=/mnt", "--overlay", f"{top}/in=/srv", "--",
-                       "bash", "/mnt/phases.sh", "/srv/in.tar"]
-            else:
-                cmd = ["unshare", "-Urm", "bash", "-c", peer_script(kind, work, f"bash {HERE}/phases.sh {tar}")]
-            r = subprocess.run(cmd, capture_output=True, text=True, errors="replace")
-            if r.returncode:
-                print(f"{kind}: {r.stderr.strip()[-300:]}", file=sys.stderr)
+def run_rounds(bench, kinds, todo, out):
+    """All rows, then all of them again; a row that fails is not tried again."""
+    end = time.monotonic() + bench.o.minutes * 60 if bench.o.minutes else None
+    failed = set()
+    for n in range(bench.o.rounds):
+        for row in todo:
+            if row.name in failed or (n and row.once):
                 continue
-            for k, v in phases(r.stdout).items():
-                out.setdefault(k, {}).setdefault(kind, []).append(v)
-            subprocess.run([o.rattan, "env", "rm", f"bench{n}"], capture_output=True)
-            shutil.rmtree(work, ignore_errors=True)
+            if end and time.monotonic() > end:
+                if n == 0:
+                    bench.leave_out(row.name, f"the {bench.o.minutes:g} minutes were over")
+                continue
+            here = out.setdefault(row.name, {"unit": row.unit, "rounds": 0, "seconds": 0.0, "load": [], "figures": {}})
+            here["load"].append(os.getloadavg()[0])
+            t = time.monotonic()
+            try:
+                measure(bench, row, kinds, n, here["figures"])
+                here["rounds"] += 1
+            except (OSError, RuntimeError, subprocess.SubprocessError) as e:
+                bench.leave_out(row.name, str(e))
+                failed.add(row.name)
+            here["seconds"] += time.monotonic() - t
+            print(f"  round {n + 1}: {row.name}, {time.monotonic() - t:.0f} s", file=sys.stderr, flush=True)
+
+
+def chosen(o):
+    all_rows = [r for m in MODULES for r in m.ROWS]
+    return [r for r in all_rows if not o.only or any(fnmatch.fnmatchcase(r.name, p) or p in r.name for p in o.only)]
+
+
+def options():
+    a = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    a.add_argument("--build", help="the build directory")
+    a.add_argument("--rounds", type=int)
+    a.add_argument("--only", action="append", default=[], help="rows whose name matches or contains this")
+    a.add_argument("--peers", default=",".join(peers.ALL), help=f"also {', '.join(peers.EXTRA)}: the write-back cache beside itself")
+    a.add_argument("--minutes", type=float, help="no row begins after that time")
+    a.add_argument("--json")
+    a.add_argument("--into", metavar="FILE", help="put the table into that text, in place of the one between its marks (tell.py)")
+    a.add_argument("--quick", action="store_true", help="a tenth of the work, two rounds: whether all of it runs")
+    a.add_argument("--list", action="store_true", help="the rows, and what each is")
+    o = a.parse_args()
+    o.rounds = o.rounds or (2 if o.quick else 5)
+    if not o.build and not o.list:
+        a.error("--build is needed")
+    return o
+
+
+def report(bench, o, kinds, why):
+    load = os.getloadavg()
+    out = {"load": load, "cpus": os.cpu_count(), "kernel": os.uname().release, "rounds": o.rounds, "quick": o.quick,
+           "peers": kinds, "rows": {}, "verdicts": []}
+    print(f"load {load[0]:.2f} {load[1]:.2f}, {out['cpus']} CPUs, Linux {out['kernel']}, {o.rounds} rounds{', quick' if o.quick else ''}")
+    for k, w in why.items():
+        bench.leave_out(k, w)
+    todo = []
+    for row in chosen(o):
+        if row.root and not bench.root:
+            bench.leave_out(row.name, "needs root")
+        else:
+            todo.append(row)
+    run_rounds(bench, kinds, todo, out["rows"])
+    for row in todo:
+        if row.name in out["rows"]:
+            rows.print_row(row, out["rows"][row.name]["figures"], peers.ALL + peers.EXTRA + ("bwrap",))
+            out["verdicts"] += rows.verdicts(row, out["rows"][row.name]["figures"])
+    rows.print_verdicts(out["verdicts"])
+    out["left_out"] = bench.left_out
+    out["load_after"] = os.getloadavg()
+    print(f"load {out['load_after'][0]:.2f} at the end")
     return out
 
 
-def pct(x, p):
-    return sorted(x)[min(len(x) - 1, int(len(x) * p))]
-
-
-def calls(o, n):
-    """Tool calls, warm, beside a bare bwrap in turn."""
-    s = Server("--env", "benchcalls", rattan=o.rattan)
-    s.call("shell_run", command="true")
-    fig = {"bwrap true": [], "shell_run true": []}
-    for _ in range(n):
-        t = time.perf_counter()
-        subprocess.run(["bwrap", "--unshare-all", "--bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"], check=True)
-        fig["bwrap true"].append(time.perf_counter() - t)
-        fig["shell_run true"].append(s.timed("shell_run", command="true"))
-    s.call("rattan_write_file", path="/workspace/t.c", content="int x;\n" * 200)
-    for name, tool, args in (
-            ("read", "rattan_read_file", {"path": "/workspace/t.c"}),
-            ("grep one file", "rattan_grep", {"pattern": "y", "path": "/workspace/t.c"}),
-            ("write", "rattan_write_file", {"path": "/workspace/w", "content": "hello\n" * 100, "mode": "overwrite"}),
-            ("env_status", "env_status", {})):
-        fig[name] = [s.timed(tool, **args) for _ in range(n * 5)]
-    fig["edit"] = []
-    for i in range(n * 5):
-        s.call("rattan_write_file", path="/workspace/e", content=f"alpha {i}\nbeta\n", mode="overwrite")
-        fig["edit"].append(s.timed("rattan_edit", path="/workspace/e", old_string=f"alpha {i}", new_string="gamma"))
-    s.call("env_reset")
-    for files in (10, 10_000 if o.quick else 100_000):
-        s.call("shell_run", command=f"rm -rf d; mkdir d; cd d; seq {files} | xargs touch", timeout=600, wait=55)
-        while not re.search(r"\b0 running|^no jobs", s.call("shell_job_list")):
-            time.sleep(0.5)
-        s.call("env_commit", message=f"{files} files")
-        c, b = [], []
-        for i in range(n):
-            s.call("rattan_write_file", path="/workspace/change", content=f"{i}\n", mode="overwrite")
-            c.append(s.timed("env_commit", message="m"))
-            s.call("rattan_write_file", path="/workspace/change", content=f"again {i}\n", mode="overwrite")
-            b.append(s.timed("env_rollback", to_commit_id="head"))
-        fig[f"env_commit, tree of {files}"] = c
-        fig[f"env_rollback, tree of {files}"] = b
-    s.close()
-    return fig
-
-
-def npm_input(d):
-    """A warm cache of the test clients' packages, if npm and its registry can be had."""
-    if shutil.which("npm"):
-        for f in ("package.json", "package-lock.json"):
-            shutil.copy(HERE.parent / "mcp" / f, d)
-        r = subprocess.run(["npm", "ci", "--cache", str(d / "npm"), "--no-audit", "--no-fund", "--loglevel=error"], cwd=d,
-                           capture_output=True)
-        shutil.rmtree(d / "node_modules", ignore_errors=True)
-        if r.returncode:
-            shutil.rmtree(d / "npm", ignore_errors=True)
-
-
-def disk(path):
-    return int(subprocess.run(["du", "-s", "-B1", path], capture_output=True, text=True).stdout.split()[0])
-
-
-def store_size(o, top, n=4):
-    """n environments, each with the same unpacked tree and one file of its own, against n copies."""
-    subprocess.run(["tar", "xf", str(top / "in/in.tar")], cwd=top, check=True)
-    one = disk(top / "tree")
-    shutil.rmtree(top / "tree")
-    env = dict(os.environ, RATTAN_DATA_DIR=str(top / "sizes"))
-    for i in range(n):
-        subprocess.run([o.rattan, "run", "-e", f"s{i}", "--overlay", f"{top}/in=/srv", "--", "sh", "-c",
-                        f"tar xf /srv/in.tar && echo {i} > own"], env=env, check=True)
-        subprocess.run([o.rattan, "commit", "-e", f"s{i}", "-m", "tree"], env=env, check=True, capture_output=True)
-        if i == 0:
-            first = disk(top / "sizes")
-    return {"one copy": one, "copies": n, "store after one": first, "store after all": disk(top / "sizes")}
-
-
 def main():
-    sys.stdout.reconfigure(line_buffering=True)
-    a = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    a.add_argument("--rattan", required=True)
-    a.add_argument("--rounds", type=int, default=3)
-    a.add_argument("--json")
-    a.add_argument("--quick", action="store_true")
-    o = a.parse_args()
-    o.rattan = os.path.abspath(o.rattan)
+    o = options()
+    if o.list:
+        for r in chosen(o):
+            print(f"{r.name:24} {r.what}")
+        return
+    if os.geteuid() == 0 and not os.environ.get("RATTAN_BENCH_NS"):
+        # Mounts of others end with us, whatever happens.
+        os.execvpe("unshare", ["unshare", "-m", "--propagation", "private", sys.executable, *sys.argv],
+                   dict(os.environ, RATTAN_BENCH_NS="1"))
     top = pathlib.Path(tempfile.mkdtemp(prefix="rattan-bench.", dir="/var/tmp"))
-    os.environ["XDG_DATA_HOME"] = str(top / "data")
-    os.environ["XDG_RUNTIME_DIR"] = str(top / "r")
-    os.environ["XDG_CONFIG_HOME"] = str(top / "config")
-    (top / "config/rattan").mkdir(parents=True)
+    for d in ("data", "r", "config/rattan"):
+        (top / d).mkdir(parents=True, mode=0o700)
+    os.environ.update(XDG_DATA_HOME=str(top / "data"), XDG_RUNTIME_DIR=str(top / "r"), XDG_CONFIG_HOME=str(top / "config"), RATTAN_IDLE_S="60")
     (top / "config/rattan/config.json").write_text(json.dumps({"bind_roots": [str(top), str(HERE)]}))
-    (top / "r").mkdir(mode=0o700)
-    (top / "in").mkdir()
-    tar = top / "in" / "in.tar"
-    make_input(tar)
-    report = {"load": os.getloadavg(), "cpus": os.cpu_count(), "kernel": os.uname().release}
-    print(f"load {report['load'][0]:.2f}, {report['cpus']} CPUs, Linux {report['kernel']}")
+    bench = Bench(o, top)
+    usable, why = peers.usable()
+    kinds = [k for k in (*usable, *(peers.EXTRA if bench.root else ())) if k in o.peers.split(",")]
     try:
-        c = calls(o, 20 if o.quick else 100)
-        report["calls"] = {k: {"p50_ms": pct(v, .5) * 1e3, "p99_ms": pct(v, .99) * 1e3, "n": len(v)} for k, v in c.items()}
-        print(f"\n{'call':34} {'p50 ms':>9} {'p99 ms':>9}")
-        for k, v in report["calls"].items():
-            print(f"{k:34} {v['p50_ms']:9.2f} {v['p99_ms']:9.2f}")
-        print(f"{'shell_run true / bwrap true':34} {pct(c['shell_run true'], .5) / pct(c['bwrap true'], .5):9.2f}")
-        report["size"] = z = store_size(o, top)
-        print(f"\n{z['copies']} similar trees: {z['copies'] * z['one copy'] / 1e6:.1f} MB as copies, "
-              f"{z['store after all'] / 1e6:.1f} MB in the store ({z['store after one'] / 1e6:.1f} MB with the first)")
-        npm_input(top / "in")
-        w = whole_programs(o, top, tar)
-        report["programs"] = w
-        kinds = ("native", "overlayfs", "fuse-overlayfs", "rattan")
-        print(f"\n{'program, seconds':18}" + "".join(f"{k:>16}" for k in kinds) + f"{'/overlayfs':>12}{'/fuse-ovl':>12}")
-        for k, by in w.items():
-            m = {x: statistics.median(by[x]) for x in kinds if by.get(x)}
-            row = "".join(f"{m[x]:16.3f}" if x in m else f"{'-':>16}" for x in kinds)
-            rel = "".join(f"{m['rattan'] / m[x]:12.2f}" if "rattan" in m and m.get(x) else f"{'-':>12}"
-                          for x in ("overlayfs", "fuse-overlayfs"))
-            print(f"{k:18}{row}{rel}")
+        out = report(bench, o, kinds, why)
         if o.json:
-            pathlib.Path(o.json).write_text(json.dumps(report, indent=1))
+            pathlib.Path(o.json).write_text(json.dumps(out, indent=1))
+        if o.into:
+            tell.put_into(o.into, tell.table(out))
     finally:
-        subprocess.run(["pkill", "-f", f"rattan-fs.*{top}"])
-        time.sleep(0.5)
+        rows_calls.end_daemons(bench)
         shutil.rmtree(top, ignore_errors=True)
 
 

@@ -53,9 +53,11 @@ print(sum(os.waitpid(-1, 0)[1] == 0 for i in range(5)))' 2> /dev/null)
 must ut run -c :
 same "$(runs)" 0 "cgroups after the end of their commands"
 # The runner is killed: its cgroup is the next one's to remove.
-"${as[@]}" "$RATTAN" run -- sleep 97 &
+"${as[@]}" "$RATTAN" run --limit processes=77 -- sleep 97 &
 for _ in $(seq 100); do [ "$(runs)" = 1 ] && pgrep -f -x 'sleep 97' > /dev/null && break; sleep 0.1; done
 same "$(runs)" 1 "the cgroup of a command that runs"
+# The process limit of the user alone would have ended the loop of forks as well.
+same "$(cat $mine/rattan-run-*/pids.max)" 77 "what the cgroup itself holds"
 kill -9 $!
 wait $! 2> /dev/null
 for _ in $(seq 100); do pgrep -f -x 'sleep 97' > /dev/null || break; sleep 0.1; done

@@ -152,6 +152,14 @@ def below():
     seen("permissions", lambda: os.chmod(f"{h}/mode", 0o600), lambda: os.stat(f"{v}/mode").st_mode & 0o777 == 0o600)
     seen("listed", lambda: put(f"{h}/listed", a), lambda: "listed" in os.listdir(v))
     seen("not listed", lambda: os.unlink(f"{h}/listed"), lambda: "listed" not in os.listdir(v))
+    # One that was opened before, and is read anew without being opened or looked at again.
+    os.mkdir(f"{h}/held")
+    seen("new directory", lambda: None, lambda: stat(f"{v}/held"))
+    fd = os.open(f"{v}/held", os.O_RDONLY | os.O_DIRECTORY)
+    check(os.listdir(fd) == [], "an empty directory that is held")
+    seen("listed by who holds it", lambda: put(f"{h}/held/a", a), lambda: os.listdir(fd) == ["a"])
+    seen("no more", lambda: os.unlink(f"{h}/held/a"), lambda: os.listdir(fd) == [])
+    os.close(fd)
     print(f"seen after at most {max(took):.2f} s, on average {sum(took) / len(took):.2f} s", flush=True)
 
 

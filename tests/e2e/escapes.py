@@ -90,6 +90,11 @@ if x86:
                      ("TIOCSTI", 16, 0, 0x5412, b"x"), ("TIOCSTI, high bit", 16, 0, ctypes.c_ulong(1 << 32 | 0x5412), b"x")]:
         no(name, call, libc.syscall, *a)
 no("raise priority", os.setpriority, os.PRIO_PROCESS, 0, -5)
+# The init, which ends all and tells the end.
+for sig in range(1, 65):
+    no(f"signal {sig} to init", os.kill, 1, sig)
+for p in ("oom_score_adj", "clear_refs", "coredump_filter", "comm", "attr/current", "timerslack_ns"):
+    no(f"write /proc/1/{p}", lambda: os.write(os.open(f"/proc/1/{p}", os.O_WRONLY), b"1"))
 for p in ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/sys/net/ipv4/ip_forward", "/proc/sys/kernel/hostname"):
     no(f"write {p}", os.open, p, os.O_WRONLY)
 for kind in (stat.S_IFBLK, stat.S_IFCHR):
@@ -116,6 +121,10 @@ for p in ("/etc/passwd", "/usr/bin/env", "/usr/share", "/etc", "/mnt"):
                         ("utime", os.utime, p), ("xattr", os.setxattr, p, "user.a", b"b"), ("truncate", os.truncate, p, 0),
                         ("unlink", os.unlink, p), ("rmdir", os.rmdir, p)):
         no(f"{name} {p}", f, *a)
+if x86:  # by the newer calls
+    for name, *a in [("fchmodat2", 452, -100, b"/etc/group", 0o777, 0), ("setxattrat", 463, -100, b"/etc/passwd", 0, b"user.a", bytes(16), 16),
+                     ("removexattrat", 466, -100, b"/etc/group", 0, b"user.a"), ("file_setattr", 469, -100, b"/etc/passwd", bytes(24), 24, 0)]:
+        no(name, call, libc.syscall, *a)
 for f in (r, o):
     no("opened again for writing", os.open, f"/proc/self/fd/{f}", os.O_WRONLY)
 no("fchmod of what is open", os.fchmod, r, 0o777)

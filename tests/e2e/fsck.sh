@@ -167,4 +167,12 @@ rc=0
 out=$(timeout 60 "$RATTAN" run -- cat d/small 2>&1) || rc=$?
 [ $rc != 0 ] && [ $rc != 124 ] || fail "a store of damaged pages is served: $rc $out"
 grep -q fsck <<< "$out" || fail "not said: $out"
+
+# What a move leaves over a directory of the host cannot be computed again without looking there: that is no damage.
+stop
+rm -rf data
+mkdir -p project && echo x > project/f
+must rt run -e over --overlay "$here/project=/workspace" -- sh -c 'rm f; echo y > g'
+must rt reset -e over
+must rt fsck
 exit 0

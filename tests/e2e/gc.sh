@@ -11,7 +11,8 @@ rand() { head -c "$1" /dev/urandom; }
 says 'no store' 3 rt gc
 must rt run -- sh -c 'head -c 3000000 /dev/urandom > kept; sha256sum kept > sum; sync kept sum'
 must rt commit -m kept
-must rt run -- sh -c 'head -c 9000000 /dev/urandom > over; sync over; head -c 1000 /dev/urandom > over; sync over'
+# A sync is a frame of the log; what it says is in the store a second later.
+must rt run -- sh -c 'head -c 9000000 /dev/urandom > over; sync over; sleep 2; head -c 1000 /dev/urandom > over; sync over; sleep 2'
 must rt run -e other -- sh -c 'head -c 6000000 /dev/urandom > x; sync x'
 must rt commit -e other -m x
 must rt run -e other -- sh -c 'head -c 5000000 /dev/urandom > y; sync y'

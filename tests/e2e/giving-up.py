@@ -18,8 +18,6 @@ sys.path.insert(0, os.path.join(os.environ["RATTAN_SRC"], "tests/mcp"))
 from rawclient import Server  # noqa: E402
 
 RATTAN, DATA = os.environ["RATTAN"], os.environ["XDG_DATA_HOME"]
-# Seconds; where others keep every processor busy, nobody is served within one.
-LATE = 1.0 if os.getloadavg()[0] < 2 * os.cpu_count() else 3.0
 failed = []
 old = set() # processes that have to end
 
@@ -41,6 +39,22 @@ def must(*args, **env):
     if rc:
         sys.exit(f"rattan {args}: {rc} {out[-600:]}")
     return out
+
+
+def stalled():
+    """Seconds in which somebody waited for a processor, memory or the disk (Documentation/accounting/psi.rst)."""
+    try:
+        return sum(int(re.search(r"^some .*total=(\d+)", pathlib.Path(f"/proc/pressure/{of}").read_text(), re.M)[1]) / 1e6
+                   for of in ("cpu", "memory", "io"))
+    except (OSError, TypeError):
+        return None
+
+
+def late(since, was):
+    """What "within a second" is, in seconds, when the machine had to let others wait: nobody is served in time there."""
+    now = stalled()
+    busy = os.getloadavg()[0] > os.cpu_count() if now is None else now - was > 0.2 * (time.monotonic() - since)
+    return 10.0 if busy else 1.0
 
 
 def pids(*how):
@@ -78,7 +92,7 @@ def kill(env):
 
 def gone(pid):
     """Reaped, too; what has lost its parent is init's, which may take a moment."""
-    for _ in range(100):
+    for _ in range(1000):
         if not state(pid):
             return True
         time.sleep(0.02)
@@ -92,7 +106,7 @@ def without_resend(env):
 
 
 def three_deaths(env):
-    end = time.monotonic() + 5
+    end = time.monotonic() + 30
     first, seen = keeper(env), set()
     while state(first) and time.monotonic() < end:
         d = child(first)
@@ -103,7 +117,8 @@ def three_deaths(env):
                 os.kill(d, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-    check(2 <= len(seen) <= 5, f"{env}: as many deaths in a row", len(seen))
+    # Fewer than two: not three deaths with the first one's. Many: each lived for more than a second on a slow machine.
+    check(len(seen) >= 2 and not state(first), f"{env}: as many deaths in a row", len(seen))
 
 
 def journal_of(env):
@@ -228,7 +243,7 @@ def lose(env, how, restart=False, goes_on=False, **vars):
     time.sleep(1)
     must("run", "-e", env, "--", "python3", "-c",
          "import os; f = open('synced', 'w'); f.write('s'); f.flush(); os.fsync(f.fileno())")
-    t = time.monotonic()
+    t, stall = time.monotonic(), stalled()
     how(env)
     done = time.monotonic()
     try:
@@ -240,6 +255,7 @@ def lose(env, how, restart=False, goes_on=False, **vars):
     took = time.monotonic() - done
     waiting.join(20)
     check(not waiting.is_alive(), f"{env}: the server's call hangs")
+    limit = late(t, stall)
     reader.stop = True
     reader.join(20)
     check(not reader.is_alive(), f"{env}: a file tool hangs")
@@ -247,10 +263,10 @@ def lose(env, how, restart=False, goes_on=False, **vars):
     print(f"{env}: lost in {done - t:.2f} s; command ended after {took:.3f} s, server after {at - done:.3f} s, "
           f"longest file tool {reader.longest:.3f} s, {len(reader.errors)} errors {set(reader.errors)}\n"
           f"  command: {job.returncode} {err.strip()!r}\n  server: {said.strip()!r}", flush=True)
-    check(took < LATE and at - done < LATE, f"{env}: told within a second", (took, at - done))
+    check(took < limit and at - done < limit, f"{env}: told within a second", (took, at - done))
     check(job.returncode not in (0, None) and "file system" in err, f"{env}: what the command line says", err)
     check("file system" in said, f"{env}: what the server says", said)
-    check(reader.longest < 1 + LATE and reader.after > 0, f"{env}: file tools go on", (reader.longest, reader.errors))
+    check(reader.longest < 1 + limit and reader.after > 0, f"{env}: file tools go on", (reader.longest, reader.errors))
     # The next call is of another daemon; what was synced and committed is there.
     out = must("run", "-e", env, "--", "sh", "-c", "cat committed synced")
     check(out == "c\ns", f"{env}: from the last flush", out)
@@ -278,7 +294,7 @@ for env, how, o in WAYS:
 for env, _, _ in WAYS:
     if daemon(env):
         os.kill(daemon(env), signal.SIGTERM)
-for _ in range(100):
+for _ in range(600): # each puts away what was not flushed yet
     if not pids("-f", DATA + "/"):
         break
     time.sleep(0.05)

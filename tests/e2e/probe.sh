@@ -56,6 +56,15 @@ row MISSING bwrap .
 if [ "$(uname -m)" = x86_64 ]; then
 	probe 1 "${without[@]}" 272:1 56:1 435:1 --
 	row MISSING 'user namespaces' 'refuses user namespaces here.*seccomp=unconfined'
+	# The same refusal where the system has a switch for it, which is what is told: Debian's of old, Ubuntu's.
+	switched='mount -t tmpfs switches /proc/sys/kernel && echo "$2" > "/proc/sys/kernel/$1" && shift 2 && exec "$@"'
+	switch() { probe 1 unshare -Urm sh -c "$switched" sh "$1" "$2" "${without[@]}" 272:1 56:1 435:1 --; }
+	switch unprivileged_userns_clone 0
+	row MISSING 'user namespaces' 'sysctl -w kernel.unprivileged_userns_clone=1'
+	switch apparmor_restrict_unprivileged_userns 1
+	row MISSING 'user namespaces' 'AppArmor refuses.*"userns,".*sysctl -w kernel.apparmor_restrict_unprivileged_userns=0'
+	switch apparmor_restrict_unprivileged_userns 0
+	row MISSING 'user namespaces' 'refuses user namespaces here'
 fi
 
 # A bwrap that is too old, one that does not work, none.

@@ -214,18 +214,67 @@ sys.exit(5)
 """
 
 
+def on_a_terminal(slave, *cmd):
+    """Attached to it, by a caller that ignores SIGINT: so does whatever a shell has put into its background."""
+    def prepare():
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return subprocess.Popen([RATTAN, "session", "attach", "tty", "--", *cmd], stdin=slave, stdout=slave, stderr=slave,
+                            start_new_session=True, preexec_fn=prepare)
+
+
+def typed_and_never_read():
+    """More is typed than a terminal holds, for a command that reads none of it: its code, None where the end was not seen."""
+    master, slave = os.openpty()
+    os.set_blocking(master, False)
+    q = on_a_terminal(slave, "sh", "-c", "stty raw -echo; echo up; sleep 2; exit 6")
+    text, left, end = b"", 200000, time.monotonic() + 30
+    while q.poll() is None and time.monotonic() < end:
+        if select.select([master], [], [], 0.1)[0]:
+            text += os.read(master, 4096)
+        try:
+            while b"up" in text and left:
+                left -= os.write(master, b"x" * min(left, 1024))
+        except BlockingIOError:
+            pass
+    if q.poll() is None:
+        q.kill()
+        q.wait()
+        return None
+    os.close(master)
+    os.close(slave)
+    return q.returncode
+
+
+def child_goes_on_writing():
+    """The command ends, and what it has left behind writes without end: its code, None where attach stayed."""
+    master, slave = os.openpty()
+    q = on_a_terminal(slave, "sh", "-c", "trap '' HUP; yes & yes & sleep 1; exit 7")
+    end = time.monotonic() + 60
+    while q.poll() is None and time.monotonic() < end:
+        if select.select([master], [], [], 0.1)[0]:
+            os.read(master, 4096)
+            time.sleep(0.005)  # slower than it writes
+    if q.poll() is None:
+        q.kill()
+        q.wait()
+        return None
+    os.close(master)
+    os.close(slave)
+    return q.returncode
+
+
 def attach_on_a_terminal():
     """What the command says, its code, whether the caller's terminal is another one, and what is left to be read from that."""
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("hhhh", 33, 77, 0, 0))
     before = termios.tcgetattr(slave)
-    q = subprocess.Popen([RATTAN, "session", "attach", "tty", "--", "python3", "-c", LOOK], stdin=slave, stdout=slave, stderr=slave,
-                         start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+    q = on_a_terminal(slave, "python3", "-c", LOOK)
     text = b""
 
-    def read_until(word):
+    def read_until(word, seconds=20):
         nonlocal text
-        end = time.monotonic() + 20
+        end = time.monotonic() + seconds
         while word not in text and time.monotonic() < end:
             if select.select([master], [], [], 0.1)[0]:
                 text += os.read(master, 4096)
@@ -234,8 +283,13 @@ def attach_on_a_terminal():
     read_until(b"fds")
     os.write(master, b"hello\n")
     read_until(b"read ")
-    os.write(master, b"\x03")
-    read_until(b"interrupted")
+    # Python may be on its way into its read, and see the key with the next one only.
+    for _ in range(20):
+        os.write(master, b"\x03")
+        if read_until(b"interrupted", 1):
+            break
+    else:
+        q.kill()
     code = q.wait(20)
     own = str(os.fstat(slave).st_rdev)
     same = termios.tcgetattr(slave) == before
@@ -250,10 +304,37 @@ check("rdev [" in text and own not in text.split("rdev [")[1].split("]")[0], "an
 check("size (33, 77)" in text and "controls True" in text, "as large as the caller's, and in control of it", text)
 check("hello" in text.split("read ")[-1] and "interrupted" in text and code == 5, "what is typed reaches it, keys as well, and its code comes back", (text, code))
 check(same and not left, "the caller's is as it was, and nothing was typed into it", (same, left))
+check(typed_and_never_read() == 6, "a command that reads nothing ends all the same, whatever is typed meanwhile")
+check(child_goes_on_writing() == 7, "nor does what it has left behind keep the caller, however much that writes")
 r = subprocess.run([RATTAN, "session", "attach", "tty", "--", "sh", "-c", "cat; echo err >&2; exit 3"], input="through\n", capture_output=True, text=True)
 check((r.returncode, r.stdout, r.stderr) == (3, "through\n", "err\n"), "without terminals its streams are the caller's", r)
 r = subprocess.run([RATTAN, "session", "attach", "tty", "--", "sh", "-c", "ps -o sid= -p $$ 2>/dev/null || cut -d' ' -f6 /proc/self/stat"], capture_output=True, text=True)
 check(r.stdout.strip() not in ("", "0", str(os.getsid(0))), "and its session is not", r.stdout + r.stderr)
+# What lives in the session sees an attached process from its first moment on, and is of the same user.
+SPY = f"""out = "{TOP}/run/home/spied"
+print("up", flush=True)
+last = 1
+while True:
+    try:
+        f = open(f"/proc/{{last + 1}}/stat")
+    except OSError: continue
+    last += 1
+    try:
+        while True:
+            with open(f"/proc/{{last}}/environ", "rb") as g:
+                if b"RATTAN_TEST_SECRET" in g.read(): open(out, "a").write("found\\n")
+                else: break
+    except PermissionError: last -= 1
+    except OSError: pass
+"""
+q = subprocess.Popen(argv("spy", "python3", "-c", SPY), stdout=subprocess.PIPE, text=True)
+check(q.stdout.readline() == "up\n", "one in a session looks at each new process")
+for _ in range(150):
+    # The more words, the longer the kernel is about it.
+    subprocess.run([RATTAN, "session", "attach", "spy", "--", "true", *["x" * 120000] * 14], env={**os.environ, "RATTAN_TEST_SECRET": "x"}, timeout=60)
+check(not (TOP / "run/home/spied").exists(), "and finds none of the caller's variables")
+q.terminate()
+q.wait(10)
 # keys
 KEYS = """import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -276,6 +357,19 @@ rc, out = run("cat /proc/keys /proc/key-users 2>/dev/null | wc -c")
 check(out.strip() == "0", "nor the names of keys", out)
 p.terminate()
 p.wait(10)
+# From a directory fchdir leads to the host's tree.
+SEES = "import os, sys; os.fchdir(int(sys.argv[1])); print(os.listdir('.'), file=open(sys.argv[2], 'w'))"
+p = subprocess.Popen(argv("dirs", "sh", "-c", "echo up; sleep 100"), stdout=subprocess.PIPE, text=True)
+check(p.stdout.readline() == "up\n", "a session")
+for n, how in enumerate(("stdin", "stdout", "stderr")):
+    for what, cmd in (("run", argv(f"dir{n}", "python3", "-c", SEES, str(n), f"{TOP}/run/home/saw-run{n}")),
+                      ("attach", [RATTAN, "session", "attach", "dirs", "--", "python3", "-c", SEES, str(n), f"{TOP}/run/home/saw-attach{n}"])):
+        fd = os.open(TOP / "other", os.O_RDONLY | os.O_DIRECTORY)
+        r = subprocess.run(cmd, **{"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, how: fd}, timeout=60)
+        os.close(fd)
+        check(r.returncode == 2 and not (TOP / f"run/home/saw-{what}{n}").exists(), f"{what}: a directory as {how} is refused", r.returncode)
+p.terminate()
+p.wait(10)
 # a file without a name of its own
 nameless = {k: v for k, v in roles.items() if k != "name"}
 put("a role!.json", json.dumps(nameless))
@@ -284,7 +378,7 @@ check(r.returncode == 0 and r.stdout == "ran\n", "a profile without a name", r.s
 # 124: a source that a run has replaced
 put("victim/f", "victim\n")
 rc, out = run(f"rm -rf {TOP}/run/tmp 2>/dev/null; mv {TOP}/run/tmp {TOP}/run/t2 2>/dev/null; ln -s {TOP}/victim {TOP}/run/tmp && echo swapped")
-check("swapped" in out or os.path.islink(TOP / "run/tmp") or True, "124: a run replaces its tmp", out)
+# Where it could not, it is done for it.
 if not os.path.islink(TOP / "run/tmp"):
     os.rename(TOP / "run/tmp", TOP / "run/t3")
     os.symlink(TOP / "victim", TOP / "run/tmp")
@@ -302,6 +396,14 @@ rc, out = run("true")
 check(rc == 2 and "leads through a symbolic link" in out, "124: any source that is a link now", out)
 os.unlink(TOP / "ws")
 os.rename(TOP / "ws2", TOP / "ws")
+# rattan's own directories: a session with the control sockets in it would be no confinement
+own = pathlib.Path(os.environ["XDG_RUNTIME_DIR"]) / "rattan"
+data = pathlib.Path(os.environ["XDG_DATA_HOME"]) / "rattan"
+(data / "x").mkdir(parents=True, exist_ok=True)
+for place in (own, own.parent, dir_, data, data.parent, data / "x"):
+    for kind in ("workspace", "adapter"):
+        rc, out = run("echo RAN", **{kind: place})
+        check(rc == 2 and "rattan's own data" in out and "RAN" not in out, f"{kind} at {place}: refused", (rc, out))
 # the command's own errors, and parameters
 rc, out = run("exit 7")
 check(rc == 7, "the command's code", rc)
@@ -317,5 +419,7 @@ lines = [x for x in r.stdout.splitlines() if x[:5].strip() in ("ro", "rw", "dev"
 at = {x.split()[1]: i for i, x in enumerate(lines)}
 check(r.returncode == 0 and all("  # " in x for x in lines) and at[f"{TOP}/run/bundle"] > at[f"{TOP}/run"] and at["/tmp"] > at[f"{TOP}/run/session.json"]
       and lines[-1].startswith("ro    /  "), "explained in mount order", r.stdout + r.stderr)
+# What each left behind is gone with it, however it ended.
+check(until(lambda: not sessions()) and not os.listdir(dir_), "nothing is left where sessions are found", os.listdir(dir_))
 print(f"1..{bad}")
 sys.exit(bad > 0)

@@ -75,9 +75,14 @@ def ended(p, what):
 
 
 def working(p, env, what):
-    a = must("run", "-e", env, "--", "cat", "d/tTrue")
-    time.sleep(0.2)
-    check(p.poll() is None and must("run", "-e", env, "--", "cat", "d/tTrue") != a, f"{what}: the command goes on")
+    """Its number grows. Between the opening for writing and the close the file is empty: an empty read says nothing."""
+    seen = set()
+    end = time.monotonic() + 20
+    while len(seen) < 2 and p.poll() is None and time.monotonic() < end:
+        seen.add(must("run", "-e", env, "--", "cat", "d/tTrue"))
+        seen.discard("")
+        time.sleep(0.05)
+    check(len(seen) == 2 and p.poll() is None, f"{what}: the command goes on", (seen, p.poll()))
 
 
 def refused(env, *move):

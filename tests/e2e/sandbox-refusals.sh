@@ -16,6 +16,13 @@ must rt run -- ln -s /etc /workspace/e
 code 1 rt run -- touch /workspace/e/x
 [ -e /etc/x ] && fail "a link led to the host's /etc"
 
+# What was written is not executed, where that is asked for; what the system has is.
+for d in /workspace /tmp /dev/shm; do
+	must rt run -- sh -c "cp /usr/bin/true $d/t && $d/t"
+	code 126 rt run --no-exec-workspace -- sh -c "cp /usr/bin/true $d/t && exec $d/t"
+done
+must rt run --no-exec-workspace -- /usr/bin/true
+
 # A command that fails is told which rule was in its way.
 says '^rattan: refused: change of attributes /etc/passwd \(read, as no rule names it\)$' 1 rt run -- chmod 600 /etc/passwd
 rt run -- sh -c 'chmod 600 /etc/passwd; true' 2>&1 | grep refused && fail "a command that succeeded is told something"

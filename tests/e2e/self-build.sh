@@ -9,7 +9,7 @@ rt run --overlay-cwd -e self -- bash -euo pipefail -c '
 meson setup b --werror
 ninja -C b
 meson test -C b -t 4 --print-errorlogs
-' > ../log 2>&1 || fail "inside: $(tail -n 40 ../log)"
+' > ../log 2>&1 || fail "inside: $(grep -E ' (FAIL|ERROR|TIMEOUT) ' ../log | sed 's/^/FAIL: /'; tail -n 40 ../log)"
 grep -E '^(Ok|Fail|Skipped):' ../log
 must rt commit -e self -m built
 same "$(sums .)" "$before" "the sources on the host"

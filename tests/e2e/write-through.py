@@ -43,7 +43,7 @@ mv tree/node_modules tree/nm; rm -rf copy
 [ "$(stat -c %a masked)" = 640 ]; [ "$(stat -c %a maskdir)" = 750 ]
 touch -d '2001-02-03 04:05:06.123456789' dated; [ "$(stat -c %y dated | cut -c1-29)" = '2001-02-03 04:05:06.123456789' ]
 python3 - <<'EOP'
-import fcntl, mmap, os, sqlite3, threading
+import fcntl, mmap, os, sqlite3, threading, time
 for journal in ("wal", "delete"):
     db = sqlite3.connect("db-" + journal); db.execute("pragma journal_mode=" + journal); db.execute("create table t(x)")
     for i in range(200):
@@ -64,7 +64,13 @@ fd = os.open("direct", os.O_RDWR | os.O_CREAT | os.O_DIRECT); os.write(fd, b"d" 
 os.unlink("direct"); os.lseek(fd, 0, 0); assert os.read(fd, 5000) == b"d" * 5000
 os.posix_fallocate(os.open("alloc", os.O_RDWR | os.O_CREAT), 0, 1 << 20)
 os.setxattr("made-ro", "user.k", b"v") if os.geteuid() == 0 else None
+# Deeper than a path can be told: each name above is looked for, at once and when what is known of it is too old.
+for i in range(600):
+    os.mkdir(f"d{i:08}"); os.chdir(f"d{i:08}")
+open("x", "w").write("deep"); time.sleep(1.5); assert open("x").read() == "deep"
+os.rename("x", "y"); os.mkdir("z"); assert sorted(os.listdir(".")) == ["y", "z"]; os.unlink("y")
 EOP
+rm -r d00000000
 '''
 
 ROADS = r'''
@@ -192,6 +198,14 @@ check(p.stdout.readline() == "ready\n", "a command has two files open")
 os.rename(W / "up", W / "ro/up"), os.rename(W / "late", W / "ro/late")
 out, _ = p.communicate("\n")
 check(out == "Permission denied\n" * 8 and (W / "ro/up/f").read_text() + (W / "ro/late").read_text() == "openopen", "neither is changed where the host has moved it", out)
+
+# The kernel's own file systems, wherever the host has them: through them the daemon could be reached. Another one of the host's is shown.
+for n in ("kern", "data"):
+    (W / n).mkdir()
+mounts = f"mount --rbind /sys {W}/kern && mount -t tmpfs none {W}/data && echo shown > {W}/data/f && exec \"$@\""
+r = subprocess.run(["unshare", "-Urm", "sh", "-c", mounts, "sh", rattan, "run", "--profile", PROFILE, "--write-through", "-e", "mounts", "--",
+                    "sh", "-c", f"cat {W}/data/f; ls {W}; ls -a {W}/kern {W}/kern/kernel {W}/kern/fs; echo x > {W}/kern/new"], capture_output=True, text=True)
+check(r.stdout.startswith("shown\n") and "kernel" not in r.stdout and r.stderr.count("No such file") >= 3, "what is the kernel's is not there", r.stdout + r.stderr)
 
 # Nothing is kept, and it says so.
 for cmd in (["commit", "-m", "x"], ["diff"], ["reset"], ["rollback", "base"], ["undo"]):

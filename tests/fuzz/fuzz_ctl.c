@@ -5,13 +5,14 @@
 #include "fs/ctl/ctl_msg.h"
 #include "tests/fuzz/fuzz.h"
 
-static void request(const uint8_t *data, size_t size)
+static bool request(const uint8_t *data, size_t size)
 {
 	cleanup_buf struct buf b = {0}, c = {0};
 	struct ctl_req rq, again;
 	uint64_t v;
+	bool taken = ctl_req_decode(data, size, &rq, &v) == 0;
 
-	if (ctl_req_decode(data, size, &rq, &v) == 0) {
+	if (taken) {
 		if (ctl_req_encode(&rq, &b) < 0 || ctl_req_decode(b.data, b.len, &again, &v) < 0 ||
 		    ctl_req_encode(&again, &c) < 0 || b.len != c.len ||
 		    memcmp(b.data, c.data, b.len) != 0)
@@ -19,6 +20,7 @@ static void request(const uint8_t *data, size_t size)
 		ctl_req_release(&again);
 	}
 	ctl_req_release(&rq);
+	return taken;
 }
 
 static void item(const msgpack_object *o, const struct ctl_table *t, void *space)
@@ -32,7 +34,7 @@ static void item(const msgpack_object *o, const struct ctl_table *t, void *space
 	ctl_item_release(t, space);
 }
 
-static void answer(const uint8_t *data, size_t size)
+static bool answer(const uint8_t *data, size_t size)
 {
 	union {
 		struct ctl_commit commit;
@@ -42,12 +44,19 @@ static void answer(const uint8_t *data, size_t size)
 		struct ctl_attach attach;
 		struct ctl_env_info env;
 		struct ctl_note note;
+		struct ctl_denial denial;
+		struct ctl_finding finding;
+		struct ctl_fsck_sum fsck;
+		struct ctl_gc_sum gc;
+		struct ctl_usage_row row;
+		struct ctl_usage_sum usage;
+		struct ctl_progress progress;
 	} space;
 	struct ctl_rep_doc d;
 	uint64_t v;
 
 	if (ctl_rep_decode(data, size, &d, &v) < 0)
-		return;
+		return false;
 	for (uint32_t i = 0; i < d.nitems && i < 64; i++) {
 		item(&d.items[i], &ctl_table_commit, &space);
 		item(&d.items[i], &ctl_table_change, &space);
@@ -56,13 +65,21 @@ static void answer(const uint8_t *data, size_t size)
 		item(&d.items[i], &ctl_table_attach, &space);
 		item(&d.items[i], &ctl_table_env, &space);
 		item(&d.items[i], &ctl_table_note, &space);
+		item(&d.items[i], &ctl_table_denial, &space);
+		item(&d.items[i], &ctl_table_finding, &space);
+		item(&d.items[i], &ctl_table_fsck_sum, &space);
+		item(&d.items[i], &ctl_table_gc_sum, &space);
+		item(&d.items[i], &ctl_table_usage_row, &space);
+		item(&d.items[i], &ctl_table_usage_sum, &space);
+		item(&d.items[i], &ctl_table_progress, &space);
 	}
 	ctl_rep_release(&d);
+	return true;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+bool fuzz_one(const uint8_t *data, size_t size)
 {
-	request(data, size);
-	answer(data, size);
-	return 0;
+	bool asks = request(data, size), answers = answer(data, size);
+
+	return asks || answers;
 }

@@ -26,7 +26,7 @@ static void check_host(const struct net_host *h)
 	(void)net_host_is_local(h);
 }
 
-static void http(const char *p, size_t n)
+static bool http(const char *p, size_t n)
 {
 	struct net_request q, again;
 	unsigned status = 0;
@@ -53,60 +53,65 @@ static void http(const char *p, size_t n)
 		net_request_release(&again);
 	}
 	net_request_release(&q);
+	return r > 0;
 }
 
-static void socks(const unsigned char *p, size_t n)
+static bool socks(const unsigned char *p, size_t n)
 {
 	enum net_socks_reply reply;
 	struct net_host h;
 	unsigned port;
 	bool open;
-	ssize_t r = net_socks_hello(p, n, &open);
+	ssize_t hello = net_socks_hello(p, n, &open), r;
 
-	check(r <= (ssize_t)n);
+	check(hello <= (ssize_t)n);
 	r = net_socks_request(p, n, &h, &port, &reply);
 	check(r <= (ssize_t)n);
 	if (r > 0) {
 		check_host(&h);
 		check(port >= 1 && port <= 65535);
 	}
+	return hello > 0 || r > 0;
 }
 
-static void rules(const unsigned char *p, size_t n)
+static bool rules(const unsigned char *p, size_t n)
 {
 	struct net_rules r = {0}, again = {0};
 	struct buf b = {0};
+	bool taken = net_rules_decode(p, n, &r) == 0;
 
-	if (net_rules_decode(p, n, &r) == 0) {
+	if (taken) {
 		if (net_rules_encode(&r, &b) == 0 && net_rules_decode(b.data, b.len, &again) == 0)
 			check(net_rules_same(&r, &again));
 		buf_release(&b);
 	}
 	net_rules_release(&r);
 	net_rules_release(&again);
+	return taken;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+bool fuzz_one(const uint8_t *data, size_t size)
 {
 	uint8_t *copy;
+	bool taken;
 
 	if (size < 1)
-		return 0;
+		return false;
 	copy = malloc(size);
 	if (!copy)
-		return 0;
+		return false;
 	memcpy(copy, data + 1, size - 1);
 	switch (data[0] % 3) {
 	case 0:
-		http((const char *)copy, size - 1);
+		taken = http((const char *)copy, size - 1);
 		break;
 	case 1:
-		socks(copy, size - 1);
+		taken = socks(copy, size - 1);
 		break;
 	default:
-		rules(copy, size - 1);
+		taken = rules(copy, size - 1);
 		break;
 	}
 	free(copy);
-	return 0;
+	return taken;
 }

@@ -13,20 +13,22 @@ static void check(int holds)
 		abort();
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+bool fuzz_one(const uint8_t *data, size_t size)
 {
 	uint8_t *copy = malloc(size ? size : 1);
 	char **room = NULL;
 	struct plan plan;
+	bool taken = false;
 	size_t need, i;
 
 	if (!copy)
-		return 0;
+		return false;
 	if (size > 0)
 		memcpy(copy, data, size);
 	if (plan_pointers(copy, size, &need) == 0) {
 		room = calloc(need, sizeof(*room));
 		if (room && plan_decode(copy, size, room, need, &plan) == 0) {
+			taken = true;
 			check(plan.argc >= 1 && !plan.argv[plan.argc] && !plan.envp[plan.envc]);
 			check(plan.cwd[0] == '/');
 			for (i = 0; i < plan.argc; i++)
@@ -40,5 +42,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	free(room);
 	free(copy);
-	return 0;
+	return taken;
 }

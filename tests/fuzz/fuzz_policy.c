@@ -44,7 +44,7 @@ static void judge(const struct policy_rules *r)
 	policy_free(p);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+bool fuzz_one(const uint8_t *data, size_t size)
 {
 	cleanup_policy_rules struct policy_rules r = {0}, again = {0};
 	cleanup_buf struct buf b = {0};
@@ -53,11 +53,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (policy_rules_decode(data, size, &d, &r) < 0) {
 		if (!d.text[0])
 			__builtin_trap();
-		return 0;
+		return false;
 	}
 	if (policy_rules_encode(&r, &b) < 0 ||
 	    policy_rules_decode(b.data, b.len, NULL, &again) < 0 || !policy_rules_same(&r, &again))
 		__builtin_trap();
 	judge(&r);
-	return 0;
+	return true;
 }

@@ -7,7 +7,7 @@
 static const char *const runtime[] = {"/usr", NULL};
 static const char *const closed[] = {"/no/such/rattan", NULL};
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+bool fuzz_one(const uint8_t *data, size_t size)
 {
 	const struct profile_local l = {.cwd = "/w",
 					.session_tmp = "/tmp/session",
@@ -23,12 +23,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (profile_from_text((const char *)data, size, "fuzz", &l, &d, &p) < 0) {
 		if (!d.text[0])
 			__builtin_trap();
-		return 0;
+		return false;
 	}
 	if (profile_explain(p, &b) < 0 || !profile_same(p, p))
 		__builtin_trap();
 	if (p->role)
-		return 0;
+		return true;
 	if (policy_new(&p->rules, &d, &policy) < 0 ||
 	    policy_explain(policy, "/no/such/rattan/x", &why) < 0)
 		__builtin_trap();
@@ -36,5 +36,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (p->family == PROFILE_MANAGED && why.access > POLICY_DENY)
 		__builtin_trap();
 	policy_free(policy);
-	return 0;
+	return true;
 }

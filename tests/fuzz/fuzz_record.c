@@ -12,16 +12,16 @@ static void same(const struct rec_inode *r, const uint8_t *data, size_t size)
 		__builtin_trap();
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+bool fuzz_one(const uint8_t *data, size_t size)
 {
 	struct rec_inode r = {0}, copy = {0};
 
 	if (rec_inode_decode(data, size, &r) < 0)
-		return 0;
+		return false;
 	same(&r, data, size);
 	if (rec_inode_copy(&copy, &r) == 0)
 		same(&copy, data, size);
 	rec_inode_release(&copy);
 	rec_inode_release(&r);
-	return 0;
+	return true;
 }

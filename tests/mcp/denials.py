@@ -19,4 +19,10 @@ assert "[refused by the sandbox's policy: change of attributes /etc/passwd (read
 got = json.loads(s.call("shell_run", command="exit 1", structured=True))
 assert "denials" not in got, got
 assert "refused" not in s.call("shell_run", command="chmod 600 /etc/passwd 2>/dev/null; true")
+# Landlock tells nobody what it refused: where one may write is said instead, and only then.
+HINT = "[commands may write below /workspace /tmp /var/tmp /home/user and what is bound read-write; the server's --writable-root opens more]"
+assert HINT in s.call("shell_run", command="touch /etc/new")
+assert HINT in s.call("shell_run", command="echo x > /usr/new", stderr="separate")
+assert "may write" not in s.call("shell_run", command="echo 'Permission denied'")
+assert "may write" not in s.call("shell_run", command="cat missing")
 s.close()

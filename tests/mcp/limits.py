@@ -60,6 +60,42 @@ HOGS = {
 }
 
 
+INOTIFY = """
+import ctypes, os
+libc, n, w = ctypes.CDLL(None), [], 0
+while len(n) < 1000 and (fd := libc.inotify_init()) >= 0:
+    n.append(fd)
+print(len(n), "instances")
+os.makedirs("/tmp/w")
+dirs = [f"/tmp/w/{i}".encode() for i in range(2000)]
+for d in dirs:
+    os.mkdir(d)
+for fd in n:
+    for d in dirs:
+        w += libc.inotify_add_watch(fd, d, 256) > 0
+print(w, "watches")
+"""
+UNDER_WAY = """python3 - <<'E'
+import array, os, socket, time
+n, keep = 0, []
+try:
+    while n < 100000:
+        a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        keep += [a, b]
+        a.setblocking(False)
+        try:
+            while 1:
+                a.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0] * 250))])
+                n += 250
+        except BlockingIOError:
+            pass
+except OSError:
+    pass
+open("/tmp/under-way", "w").write(f"{n} under way")
+time.sleep(600)
+E"""
+
+
 def answers(s, seconds):
     """The longest time that a look and a command took, while something else runs."""
     worst = 0
@@ -122,6 +158,24 @@ def main():
     r = s.ask("tools/call", {"name": "shell_run", "arguments": {"command": "true"}})
     held = str(r.get("_meta"))
     ok("rlimits" in held and "seccomp" in held and "netns" in held, "the result says what held", held[:300])
+    # Descriptors under way in Unix sockets are counted for the user: with as many as a command can have there, others start.
+    w = Server("serve", "-e", "under-way")
+    counted = [int(open(f"/proc/sys/user/max_inotify_{x}").read()) for x in ("instances", "watches")]
+    got = w.call("shell_run", command=f"python3 -c '{INOTIFY}'")
+    n = int(re.search(r"(\d+) instances", got)[1])
+    ok(0 < n <= counted[0] // 2, "half of the user's inotify instances are left to others", f"{n} of {counted[0]}")
+    n = int(re.search(r"(\d+) watches", got)[1])
+    ok(0 < n <= counted[1] // 2, "and half of the watches", f"{n} of {counted[1]}")
+    w.call("shell_run", command=UNDER_WAY, run_in_background=True)
+    look = "cat /tmp/under-way 2> /dev/null; true"
+    end = time.monotonic() + 60
+    while "under way" not in w.call("shell_run", command=look) and time.monotonic() < end:
+        time.sleep(0.2)
+    n = int(re.search(r"(\d+) under way", w.call("shell_run", command=look))[1])
+    ok(n > 1000, "a command has descriptors under way", n)
+    r = subprocess.run([os.environ["RATTAN"], "run", "-e", "another", "--", "echo", "fine"], capture_output=True, text=True, timeout=60)
+    ok(r.stdout == "fine\n", "and another environment starts", r.stderr)
+    w.close()
     # The server is killed under a tree that is deaf to everything.
     s.call("shell_run", command=HOGS["a tree that is deaf"][0], run_in_background=True)
     end = time.monotonic() + 10

@@ -114,6 +114,8 @@ async function waiting(s) {
 
 async function session(mode, env) {
   const s = await connect(mode, [], env);
+  assert.equal(s.era, mode === 'v2-auto' || mode === 'v2-pinned' ? 'modern' : 'legacy');
+  assert.equal(s.version(), s.era === 'modern' ? '2026-07-28' : '2025-11-25');
   const { tools } = await s.client.listTools();
   assert.ok(tools.length >= 20 && JSON.stringify(tools).length < 24 * 1024);
   await project(s);
@@ -126,6 +128,7 @@ async function session(mode, env) {
   const took = await s.close();
   assert.ok(took < 1500, `closing took ${took} ms`);
   assert.deepEqual(s.complaints, []);
+  assert.ok(s.counts.checked > 50, `${s.counts.checked} messages were checked`);
 
   const again = await connect(mode, [], env);
   await assert.rejects(again.call('rattan_read_file', { path: '/workspace/uncommitted' }), /error: /, 'not committed: gone');

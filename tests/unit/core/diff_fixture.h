@@ -189,11 +189,12 @@ static inline int tree_entry(void *arg, const struct diff_entry *e)
 {
 	struct listing_text *l = arg;
 	size_t left = sizeof l->s - l->n;
-	int k = snprintf(l->s + l->n, left, "%c%s%s%s%s%s%s %s%s%s\n", (int)e->kind,
+	int k = snprintf(l->s + l->n, left, "%c%s%s%s%s%s%s%s %s%s%s\n", (int)e->kind,
 			 e->what & DIFF_CONTENT ? "c" : "", e->what & DIFF_MODE ? "m" : "",
 			 e->what & DIFF_OWNER ? "o" : "", e->what & DIFF_XATTRS ? "x" : "",
-			 e->what & DIFF_TIMES ? "t" : "", e->host_before ? "h" : "",
-			 e->old_path ? e->old_path : "", e->old_path ? " > " : "", e->path);
+			 e->what & DIFF_TIMES ? "t" : "", e->what & DIFF_ELSEWHERE ? "e" : "",
+			 e->host_before ? "h" : "", e->old_path ? e->old_path : "",
+			 e->old_path ? " > " : "", e->path);
 
 	if (k > 0 && (size_t)k < left)
 		l->n += (size_t)k;

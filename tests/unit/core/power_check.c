@@ -2,6 +2,7 @@
 #include "tests/unit/core/power_check.h"
 
 #include "store/fsck.h"
+#include "store/synclog.h"
 #include "tests/power/work.h"
 #include "tests/unit/core/ovl_fixture.h"
 
@@ -60,7 +61,7 @@ bool power_check_notes(const struct disk *d)
 {
 	char text[200];
 
-	told.opened = NEVER;
+	told = (struct told){.opened = NEVER};
 	for (size_t i = 0; i < disk_events(d); i++) {
 		const struct power_rec *r = disk_event(d, i);
 
@@ -287,11 +288,15 @@ static bool check_store(struct fx *f, struct power_crash *c, uint64_t seed)
 		return wrong(c, "the environment: %s", err_text(r));
 	for (unsigned t = 0; t < POWER_WRITERS; t++)
 		least[t] = least_acked(t, c->at);
-	f->opts.flags = OVL_RDONLY;
 	f->layer = env.open;
+	if (store_log_open(f->s, c->env, &f->opts.log) < 0)
+		return wrong(c, "no log");
 	fx_mount(f);
 	good = check_tree(f, c, least);
 	fx_umount(f);
+	store_log_close(f->opts.log);
+	f->opts.log = NULL;
+	f->opts.flags = OVL_RDONLY;
 	while (last < told.commits && told.commit[last].at < c->at)
 		last++;
 	if (good && last)
@@ -327,6 +332,12 @@ bool power_check(const char *data, struct power_crash *c, uint64_t seed)
 	bool good;
 
 	if (store_open(data, STORE_CREATE, &d, &f.s) < 0)
+		return wrong(c, "store_open: %s", d.text);
+	store_close(f.s);
+	/* Before the tree is opened, which writes down what the log says. */
+	if (!check_fsck(data, c))
+		return false;
+	if (store_open(data, 0, &d, &f.s) < 0)
 		return wrong(c, "store_open: %s", d.text);
 	good = check_store(&f, c, seed);
 	store_close(f.s);

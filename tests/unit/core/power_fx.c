@@ -3,6 +3,8 @@
 
 #include <time.h>
 
+#include "store/synclog.h"
+
 #include "tests/unit/core/ovl_fixture.h"
 
 struct place {
@@ -100,7 +102,7 @@ static bool commit(void *arg, char id[static POWER_ID])
 static void collect(void *arg)
 {
 	struct place *p = arg;
-	struct store_gc_opts o = {.shrink = p->commits % 4 == 0};
+	struct store_gc_opts o = {.shrink = p->commits % 4 == 0, .pack = p->commits % 2 == 0};
 	struct store_gc_result res;
 	struct diag d = {0};
 	int r = store_gc(p->f.s, &o, &d, &res);
@@ -130,10 +132,20 @@ static void end(void *arg)
 	struct place *p = arg;
 
 	fx_umount(&p->f);
+	store_log_close(p->f.opts.log);
 	store_close(p->f.s);
 }
 
-void power_fx_work(const char *data, uint64_t seed, unsigned steps)
+static void with_log(struct place *p)
+{
+	int fd;
+
+	power_must(journal_create(&fd) == 0 && journal_open(fd, &p->f.opts.journal) == 0 &&
+			   store_log_open(p->f.s, "e", &p->f.opts.log) == 0,
+		   "a journal and a log", 0);
+}
+
+void power_fx_work(const char *data, uint64_t seed, unsigned steps, bool log)
 {
 	struct place p = {0};
 	const struct power_place place = {make,      put,        cut,       move,
@@ -146,6 +158,8 @@ void power_fx_work(const char *data, uint64_t seed, unsigned steps)
 	power_must(store_env_create(p.f.s, "e", 0, NULL, &p.env) == 0, "create", 0);
 	p.f.layer = p.env.open;
 	p.f.opts.flush_ms = 15;
+	if (log)
+		with_log(&p);
 	fx_mount(&p.f);
 	power_work(&place, seed, steps);
 }

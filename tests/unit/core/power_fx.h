@@ -5,4 +5,5 @@
 
 #include "tests/power/work.h"
 
-void power_fx_work(const char *data, uint64_t seed, unsigned steps);
+/* @log: with a journal, and fsyncs go to the log of the environment. */
+void power_fx_work(const char *data, uint64_t seed, unsigned steps, bool log);

@@ -1,5 +1,6 @@
 /* File content: the edges that a random walk does not meet. */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/falloc.h>
 #include <time.h>
 
@@ -541,6 +542,145 @@ static void test_snapshots(struct env *v)
 	rec_inode_release(&x.rec);
 }
 
+/* ---- blocks that are there in part ---- */
+
+#define PARTS (3u * STORE_BLOCK)
+
+struct parts {
+	struct file x;
+	uint8_t want[PARTS], got[PARTS];
+};
+
+static void part(struct parts *p, size_t off, int fill, size_t n)
+{
+	memset(p->want + off, fill, n);
+	if (content_write(p->x.c, off, p->want + off, n) != (ssize_t)n)
+		tap_fatal("write");
+}
+
+static void parts_are(struct parts *p, const char *what)
+{
+	uint64_t size = content_size(p->x.c);
+
+	ok(content_read(p->x.c, 0, p->got, PARTS) == (ssize_t)size &&
+		   !memcmp(p->got, p->want, size) &&
+		   content_read(p->x.c, 140001, p->got, 777) == 777 &&
+		   !memcmp(p->got, p->want + 140001, 777),
+	   "%s", what);
+}
+
+static void test_parts(struct env *v)
+{
+	struct parts *p = calloc(1, sizeof(*p));
+	struct content_snap *sn;
+	int64_t hole;
+
+	if (!p)
+		tap_fatal("memory");
+	file_new(&p->x, &v->f, v->e);
+	for (size_t i = 0; i < PARTS; i++)
+		p->want[i] = (uint8_t)(i >> 8 | 1);
+	(void)!content_write(p->x.c, 0, p->want, PARTS);
+	eq_int(file_flush(&p->x), 0, "three blocks");
+	file_reopen(&p->x);
+	part(p, STORE_BLOCK + 4000, 'a', 4096);
+	ok(content_env_dirty(v->e) <= 2 * 4096, "a page of a block costs a page");
+	eq_int((long long)content_env_owed(v->e), STORE_BLOCK, "and a flush the block");
+	part(p, STORE_BLOCK + 4000, 'b', 10);
+	part(p, STORE_BLOCK + 8090, 'c', 10);
+	part(p, STORE_BLOCK + 3990, 'd', 20);
+	part(p, STORE_BLOCK, 'e', 1);
+	part(p, 2 * STORE_BLOCK - 1, 'f', 2);
+	parts_are(p, "over one another, and across the end");
+	eq_int(content_snap_take(p->x.c, &sn), 0, "a snapshot");
+	part(p, STORE_BLOCK + 5000, 'g', 100);
+	parts_are(p, "written to while one holds it");
+	content_snap_done(sn, false);
+	parts_are(p, "a flush that fails");
+	eq_int(content_snap_take(p->x.c, &sn), 0, "another");
+	part(p, STORE_BLOCK + 6000, 'h', 100);
+	eq_int(file_store(&p->x, sn), 0, "is stored");
+	content_snap_done(sn, true);
+	parts_are(p, "what came meanwhile lies over what was flushed");
+	eq_int(file_flush(&p->x), 0, "flush");
+	eq_int((long long)content_env_owed(v->e), 0, "nothing is owed");
+	file_reopen(&p->x);
+	parts_are(p, "in the store");
+
+	/* All of a block, in pieces, is a hole when all are zeros. */
+	for (size_t i = 0; i < STORE_BLOCK; i += 4096)
+		part(p, STORE_BLOCK + i, 0, 4096);
+	hole = content_seek(p->x.c, 1, SEEK_HOLE);
+	eq_int(hole, STORE_BLOCK, "a block of zeros is a hole");
+	eq_int(file_flush(&p->x), 0, "flush");
+	file_reopen(&p->x);
+	eq_int(content_seek(p->x.c, 1, SEEK_HOLE), hole, "after a flush as well");
+	parts_are(p, "zeros");
+
+	/* A small file is recorded by what is in it. */
+	part(p, 5, 'i', 5);
+	eq_int(content_truncate(p->x.c, STORE_BLOCK), 0,
+	       "cut behind a block that is there in part");
+	eq_int(file_flush(&p->x), 0, "flush");
+	eq_int(p->x.rec.content, REC_CHUNK, "one chunk");
+	file_reopen(&p->x);
+	ok(content_read(p->x.c, 0, p->got, PARTS) == STORE_BLOCK &&
+		   !memcmp(p->got, p->want, STORE_BLOCK),
+	   "the block");
+	file_free(&p->x);
+	free(p);
+}
+
+/* One bit of the block that is all @fill. */
+static void damage(struct env *v, char fill)
+{
+	char path[PATH_MAX], page[4096], want[4096];
+	off_t at = 0;
+	int fd;
+
+	fixture_path(&v->f, "store/chunks/data.mdb", path);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	memset(want, fill, sizeof(want));
+	while (fd >= 0 && pread(fd, page, sizeof(page), at) == (ssize_t)sizeof(page) &&
+	       memcmp(page, want, sizeof(page)) != 0)
+		at += (off_t)sizeof(page);
+	*page = (char)(fill ^ 1);
+	if (fd < 0 || pwrite(fd, page, 1, at) != 1)
+		tap_fatal("%s: %m", path);
+	(void)close(fd);
+}
+
+/* A part of a block whose rest is damaged: everything else is flushed. */
+static void test_parts_lost(struct env *v)
+{
+	static uint8_t bytes[PARTS], got[STORE_BLOCK];
+	struct content_env *e;
+	struct file f;
+
+	for (size_t i = 0; i < PARTS; i++)
+		bytes[i] = (uint8_t)(0xe0 + i / STORE_BLOCK);
+	file_new(&f, &v->f, v->e);
+	(void)!content_write(f.c, 0, bytes, PARTS);
+	eq_int(file_flush(&f), 0, "flush");
+	damage(v, (char)0xe1);
+	/* One that has not kept the block. */
+	if (content_env_new(v->f.s, v->f.v, NULL, &e) < 0)
+		tap_fatal("content_env_new");
+	f.e = e;
+	file_reopen(&f);
+	eq_int(content_write(f.c, STORE_BLOCK + 10, "lost", 4), 4, "into a damaged block");
+	put(&f, 10, "kept");
+	ok(!content_lost(f.c), "nobody knows yet");
+	eq_int(file_flush(&f), 0, "it keeps nothing else from being flushed");
+	ok(content_lost(f.c), "and is told");
+	ok(!content_lost(f.c), "once");
+	file_reopen(&f);
+	is_at(&f, 10, "kept");
+	eq_int(content_read(f.c, STORE_BLOCK, got, STORE_BLOCK), -EIO, "what is damaged stays so");
+	file_free(&f);
+	content_env_free(e);
+}
+
 int main(void)
 {
 	struct env v = {0};
@@ -564,7 +704,10 @@ int main(void)
 	test_host_large(&v);
 	test_gone(&v);
 	test_snapshots(&v);
+	test_parts(&v);
+	test_parts_lost(&v);
 	eq_int(content_env_dirty(v.e), 0, "nothing stays in the account");
+	eq_int((long long)content_env_owed(v.e), 0, "and nothing is owed");
 	content_env_free(v.e);
 	hostsrc_close(v.host);
 	fixture_close(&v.f);

@@ -145,6 +145,112 @@ static void check_after(struct shared *s, struct writer *w)
 	free(got);
 }
 
+/* ---- a block that is there in part, changed at the moment at which a flush is through ---- */
+
+#define BLOCKS 32u
+#define PIECE  (32u << 10)
+#define FLUSH  30
+
+struct late {
+	struct fixture f;
+	struct content_env *e;
+	struct file x;
+	uint8_t piece[PIECE], block[STORE_BLOCK];
+	atomic_int round, done, written; /* rounds */
+	atomic_int at;                   /* the writer's block */
+	int bad;
+};
+
+static void pieces(struct late *l, int round, const atomic_int *until)
+{
+	for (unsigned i = 0; i < BLOCKS && (!until || atomic_load(until) < round); i++) {
+		memset(l->piece, round + 1, PIECE);
+		memcpy(l->piece, &i, sizeof(i));
+		if (content_write(l->x.c, (uint64_t)i * STORE_BLOCK + 4096, l->piece, PIECE) !=
+		    (ssize_t)PIECE)
+			l->bad++;
+		atomic_store(&l->at, (int)i + 1);
+	}
+}
+
+static void *write_late(void *arg)
+{
+	struct late *l = arg;
+
+	for (int round = 1; round <= FLUSH; round++) {
+		while (atomic_load(&l->round) < round)
+			;
+		pieces(l, round, &l->done);
+		atomic_store(&l->written, round);
+	}
+	return NULL;
+}
+
+/* What no record names any more goes, and every block is there all the same. */
+static int check_late(struct late *l)
+{
+	struct store_gc_opts o = {0};
+	struct store_gc_result res;
+	struct diag d = {0};
+	int differ = 0;
+
+	if (store_gc(l->f.s, &o, &d, &res) < 0)
+		tap_fatal("store_gc: %s", d.text);
+	for (unsigned i = 0; i < BLOCKS; i++)
+		differ += content_read(l->x.c, (uint64_t)i * STORE_BLOCK, l->block, STORE_BLOCK) !=
+				  (ssize_t)STORE_BLOCK ||
+			  l->block[STORE_BLOCK - 1] != (uint8_t)(i + 1);
+	return differ;
+}
+
+static void test_late(void)
+{
+	struct late *l = calloc(1, sizeof(*l));
+	struct content_snap *sn;
+	int differ = 0;
+	pthread_t t;
+
+	if (!l)
+		tap_fatal("memory");
+	fixture_open(&l->f);
+	if (content_env_new(l->f.s, l->f.v, NULL, &l->e) < 0)
+		tap_fatal("open");
+	file_new(&l->x, &l->f, l->e);
+	for (unsigned i = 0; i < BLOCKS; i++) {
+		memset(l->block, (int)i + 1, STORE_BLOCK);
+		if (content_write(l->x.c, (uint64_t)i * STORE_BLOCK, l->block, STORE_BLOCK) !=
+		    (ssize_t)STORE_BLOCK)
+			tap_fatal("write");
+	}
+	eq_int(file_flush(&l->x), 0, "blocks");
+	file_reopen(&l->x);
+	if (pthread_create(&t, NULL, write_late, l))
+		tap_fatal("thread");
+	for (int round = 1; round <= FLUSH; round++) {
+		pieces(l, 100 + round, NULL);
+		if (content_snap_take(l->x.c, &sn) < 0 || file_store(&l->x, sn) < 0)
+			tap_fatal("flush");
+		atomic_store(&l->at, 0);
+		atomic_store(&l->round, round);
+		while (atomic_load(&l->at) < 1 + round % 8)
+			;
+		content_snap_done(sn, true);
+		atomic_store(&l->done, round);
+		while (atomic_load(&l->written) < round)
+			;
+		differ += check_late(l);
+	}
+	(void)pthread_join(t, NULL);
+	eq_int(l->bad, 0, "every write was taken");
+	eq_int(differ, 0, "nothing lies over a chunk that was collected");
+	eq_int(file_flush(&l->x), 0, "a last flush");
+	ok(!content_lost(l->x.c), "which lost nothing");
+	file_free(&l->x);
+	content_env_free(l->e);
+	fixture_close(&l->f);
+	free(l);
+}
+
 int main(void)
 {
 	struct shared *s = calloc(1, sizeof *s);
@@ -179,5 +285,6 @@ int main(void)
 	fixture_close(&s->f);
 	free(w);
 	free(s);
+	test_late();
 	return tap_done();
 }

@@ -274,9 +274,85 @@ static void test_host_trees(struct tree *t, store_layer l)
 	is_diff(t, a, l, 0, "A /workspace/old\n", "and back");
 }
 
+/* ---- for who brings changes to the host ---- */
+
+static bool there(struct tree *t, const char *path)
+{
+	struct ovl_entry e = {0};
+	bool yes = ovl_walk(t->o, path, &e) == 0 && e.ino;
+
+	if (yes)
+		ovl_forget(t->o, e.ino, 1);
+	return yes;
+}
+
+static void test_elsewhere(struct tree *t, store_layer l)
+{
+	store_layer a;
+
+	fixture_file(&t->f, "proj/same", "y", 1);
+	tree_on(t, l);
+	tree_link(t, "/workspace/old/y", "/workspace/same2");
+	tree_rename(t, "/workspace/same2", "/workspace/same");
+	tree_rename(t, "/workspace/old/y", "/workspace/README");
+	tree_unlink(t, "/workspace/old/sub/x");
+	tree_rmdir(t, "/workspace/old/sub");
+	tree_rmdir(t, "/workspace/old");
+	tree_chmod(t, "/workspace/src/main.c", 0600);
+	a = tree_seal(t);
+	is_diff(t, l, a, 0, "Mch /workspace/README\nDh /workspace/old\nMmh /workspace/src/main.c\n",
+		"moved over others, out of what is gone");
+	is_diff(t, l, a, DIFF_HIDDEN,
+		"Mceh /workspace/README\nDh /workspace/old\nMeh /workspace/same\nMmh "
+		"/workspace/src/main.c\n",
+		"what is shown from elsewhere is named, also where it is equal");
+}
+
+static void own(struct tree *t, const char *path)
+{
+	TREE_DO(ovl_own(t->o, tree_ino(t, path)), path);
+}
+
+static void test_left_behind(struct tree *t, store_layer l)
+{
+	store_layer a;
+
+	tree_on(t, l);
+	tree_rename(t, "/workspace/src", "/workspace/lib");
+	tree_mkdir(t, "/workspace/src");
+	tree_rename(t, "/workspace/lib/main.c", "/workspace/src/main.c");
+	a = tree_seal(t);
+	is_diff(t, l, a, 0, "Rh /workspace/src > /workspace/lib\nA /workspace/src\n",
+		"a file that is where it was");
+	is_diff(t, l, a, DIFF_HIDDEN,
+		"Rh /workspace/src > /workspace/lib\nA /workspace/src\nRh /workspace/src/main.c > "
+		"/workspace/src/main.c\n",
+		"its directory would have taken it along");
+	own(t, "/workspace/lib");
+	TREE_DO(ovl_own_names(t->o, tree_ino(t, "/workspace/lib")), "lib");
+	fixture_file(&t->f, "proj/src/seen", "s", 1);
+	ok(there(t, "/workspace/lib/seen"), "a directory with names of the host shows those");
+	own(t, "/workspace/lib/seen");
+	own(t, "/workspace/lib/deep");
+	own(t, "/workspace/lib/deep/a");
+	own(t, "/workspace/lib/deep/b");
+	TREE_DO(ovl_own_names(t->o, tree_ino(t, "/workspace/lib/deep")), "deep");
+	TREE_DO(ovl_own_names(t->o, tree_ino(t, "/workspace/lib")), "lib");
+	fixture_file(&t->f, "proj/src/late", "l", 1);
+	fixture_file(&t->f, "proj/src/deep/a", "changed", 7);
+	ok(!there(t, "/workspace/lib/late"), "one that is the tree's own does not");
+	a = tree_seal(t);
+	is_diff(t, l, a, DIFF_HIDDEN,
+		"A /workspace/lib\nA /workspace/lib/deep\nA /workspace/lib/deep/a\nA "
+		"/workspace/lib/deep/b\nA /workspace/lib/seen\nDh /workspace/src\nA "
+		"/workspace/src\nAe /workspace/src/main.c\n",
+		"and is no rename");
+}
+
 int main(void)
 {
 	struct tree t = {0};
+	store_layer host;
 
 	(void)umask(022);
 	fixture_open(&t.f);
@@ -286,7 +362,10 @@ int main(void)
 	test_links(&t);
 	test_branches(&t);
 	test_xattrs_and_blocks(&t);
-	test_host_trees(&t, test_host(&t));
+	host = test_host(&t);
+	test_host_trees(&t, host);
+	test_elsewhere(&t, host);
+	test_left_behind(&t, host);
 	if (ovl_close(t.o) < 0)
 		tap_fatal("ovl_close");
 	fixture_close(&t.f);

@@ -124,6 +124,30 @@ static void test_reads(struct fx *f)
 	ok(reads(f, "r"), "and so does this, when it can be read");
 }
 
+/* What fits a page goes to the disk with its record: an fsync of a small file waits for one sync and one page that makes
+ * it valid, and for nothing else. */
+static void test_once(struct fx *f)
+{
+	fill(3000);
+	eq_int(fx_make(f, "small", FX_FILE, 0644), 0, "a small file");
+	eq_int(sync_file(f, "small"), 0, "its name is on the disk");
+	for (size_t len = 2000; len <= 4000; len += 500) {
+		eq_int(fx_write(f, "small", 0, data, len), (long long)len, "%zu bytes", len);
+		fail_from(POWER_FAULT_SYNC, "", -1, EIO);
+		power_faults()[POWER_FAULT_SYNC].after = 1;
+		fail_from(POWER_FAULT_META, "", -1, EIO);
+		power_faults()[POWER_FAULT_META].after = 1;
+		eq_int(sync_file(f, "small"), 0, "are on the disk after one sync");
+		heal();
+		data[0]++;
+	}
+	data[0]--;
+	fx_umount(f);
+	fx_mount(f);
+	ok(fx_read(f, "small", 0, got, sizeof(got)) == 4000 && !memcmp(got, data, 4000),
+	   "and are there after a reopening");
+}
+
 /* A failure in the background, of which nobody was told, is not forgotten: the next fsync means what it
  * says. */
 static void test_background(struct fx *f)
@@ -183,6 +207,7 @@ int main(void)
 	sweep(&f, POWER_FAULT_SYNC, "chunks/data.mdb", EIO);
 	sweep(&f, POWER_FAULT_SYNC, "meta/data.mdb", EIO);
 	sweep(&f, POWER_FAULT_WRITE, "meta/data.mdb", EIO);
+	test_once(&f);
 	test_reads(&f);
 	test_background(&f);
 	fx_close(&f);

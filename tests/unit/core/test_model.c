@@ -67,15 +67,19 @@ static void step(struct model *m)
 		op_xattr(m, p);
 	else if (k < 970)
 		op_below(m);
-	else if (k < 980 && ovl_flush(m->f.o) < 0)
+	else if (k < 975 && ovl_flush(m->f.o) < 0)
 		bad(m, "flush");
+	else if (k >= 975 && k < 980 && ovl_sync(m->f.o) < 0)
+		bad(m, "sync");
 	else if (k >= 980 && k < 982)
 		op_collect(m);
 	else if (k >= 982 && k < 984)
 		compare_tree(m);
 	else if (k >= 984 && k < 987)
 		op_crash(m);
-	else if (k >= 987 && k < 992)
+	else if (k == 987)
+		op_power(m);
+	else if (k >= 988 && k < 992)
 		op_commit(m);
 	else if (k >= 992 && k < 996)
 		op_reopen(m);
@@ -120,6 +124,7 @@ static void begin(struct model *m, const struct run *r)
 	m->journal_fd = -1;
 	if (rnd(m, 8))
 		journal_make(m);
+	log_map(m, true);
 	fx_path(&m->f, "work", dir);
 	if (mkdir(dir, 0755) < 0)
 		tap_fatal("mkdir");
@@ -142,6 +147,7 @@ static void end(struct model *m)
 	(void)close(m->dirfd);
 	fx_close(&m->f);
 	journal_map(m, -1);
+	log_map(m, false);
 	free(m->pairs);
 	free(m);
 }

@@ -736,6 +736,18 @@ static void test_policy(struct fx *f)
 	fx_mount(f);
 }
 
+/* What the store would refuse with every flush from then on. */
+static void test_modes(struct fx *f)
+{
+	struct ovl_cred c = fx_cred();
+	struct ovl_entry e;
+
+	eq_int(ovl_mknod(f->o, STORE_ROOT_INO, "bits", S_IFCHR | 0644 | 0x10000, 1, &c, &e),
+	       -EINVAL, "a mode of more bits than there are");
+	(void)must_make(f, STORE_ROOT_INO, "all", S_IFREG | 07777);
+	eq_int(ovl_flush(f->o), 0, "all that was taken can be written");
+}
+
 int main(void)
 {
 	struct fx f;
@@ -749,6 +761,7 @@ int main(void)
 	test_xattr_limits(&f);
 	test_xattr_many(&f);
 	test_names(&f);
+	test_modes(&f);
 	test_whiteouts(&f);
 	test_orphans(&f);
 	test_leftovers(&f);

@@ -2,6 +2,7 @@
 #include <linux/fs.h>
 #include <sys/xattr.h>
 
+#include "base/landlock.h"
 #include "policy/denials.h"
 #include "policy/rules.h"
 #include "tests/unit/core/ovl_fixture.h"
@@ -710,10 +711,55 @@ static void test_random(void)
 	fx_close(&f);
 }
 
+/* Without openings the kernel is asked alone: where Landlock's rule on the writable place is about just that. */
+static void test_openings(void)
+{
+	const bool bare = landlock_abi() < 0; /* then all matter */
+	const struct {
+		const char *place;
+		bool matter;
+		const char *what;
+	} rows[] = {
+		{"/w", bare, "a place that is there"},
+		{"/w/sub/b", bare, "a file"},
+		{"/", false, "all of it"},
+		{"/w/none", true, "a place that is missing"},
+		{"/w/lnk", true, "a symbolic link"},
+		{"/w/lnk/deep", true, "behind one"},
+	};
+	char host[PATH_MAX], link[PATH_MAX + 16];
+	struct fx f;
+
+	fx_open(&f);
+	fx_path(&f, "host", host);
+	if (mkdir(host, 0755) < 0)
+		tap_fatal("mkdir");
+	make_host(host);
+	put(host, "w/sub/deep/x");
+	(void)snprintf(link, sizeof(link), "%s/w/lnk", host);
+	if (symlink("sub", link) < 0)
+		tap_fatal("symlink");
+	fx_child(&f, fx_host_layer(&f, host, 0));
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct policy_rules rules = {0};
+
+		rule(&rules, POLICY_READ, POLICY_PATH, "/");
+		rule(&rules, POLICY_WRITE, POLICY_PATH, rows[i].place);
+		f.opts.policy = &rules;
+		fx_mount(&f);
+		eq_int(ovl_opens_matter(f.o), rows[i].matter, "openings with %s", rows[i].what);
+		fx_umount(&f);
+		policy_rules_release(&rules);
+	}
+	f.opts.policy = NULL;
+	fx_close(&f);
+}
+
 int main(void)
 {
 	umask(0);
 	test_table();
+	test_openings();
 	test_shown();
 	test_links();
 	test_denials();

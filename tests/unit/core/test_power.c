@@ -88,7 +88,7 @@ static bool try_image(const struct disk *d, const char *dir, const char *place,
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-static void record(const char *dir, const char *log, uint64_t seed, unsigned steps)
+static void record(const char *dir, const char *log, uint64_t seed, unsigned steps, bool synclog)
 {
 	char data[PATH_MAX];
 	int status = -1;
@@ -98,7 +98,7 @@ static void record(const char *dir, const char *log, uint64_t seed, unsigned ste
 	if (pid == 0) {
 		if (power_record(dir, log) < 0)
 			_exit(2);
-		power_fx_work(data, seed, steps);
+		power_fx_work(data, seed, steps, synclog);
 		_exit(0);
 	}
 	if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0)
@@ -133,7 +133,8 @@ static void look(const char *dir, const char *log, const char *data, const struc
 	disk_free(d);
 }
 
-static void work_and_look(const char *dir, size_t images, uint64_t seed)
+/* @synclog: fsyncs are written to the environment's log. */
+static void work_and_look(const char *dir, size_t images, uint64_t seed, bool synclog)
 {
 	const struct power_crash what = {.env = "e", .prefix = ""};
 	char work[PATH_MAX], log[PATH_MAX];
@@ -142,7 +143,8 @@ static void work_and_look(const char *dir, size_t images, uint64_t seed)
 	below(dir, "log", log);
 	if (mkdir(work, 0700) < 0)
 		tap_fatal("mkdir: %m");
-	record(work, log, seed, STEPS);
+	(void)unlink(log);
+	record(work, log, seed, STEPS, synclog);
 	fx_rm(work);
 	look(dir, log, "a/data", &what, images, seed);
 }
@@ -162,7 +164,8 @@ int main(int argc, char **argv)
 
 		look(dir, argv[3], argv[4], &what, images, seed);
 	} else {
-		work_and_look(dir, images, seed);
+		work_and_look(dir, images - images / 2, seed, true);
+		work_and_look(dir, images / 2, seed, false);
 	}
 	fx_rm(dir);
 	return tap_done();

@@ -113,6 +113,24 @@ static void test_taken(struct fx *f, int journal)
 	ovl_forget(f->o, e.ino, 1);
 }
 
+/* The kernel gives back what it had of a dead process, and looks the file up anew; the second arrives first. */
+static void test_overtaken(struct fx *f, int journal)
+{
+	struct ovl_entry e, again;
+	struct ovl_attr a;
+
+	if (fx_make(f, "overtaken", FX_FILE, 0600) < 0 || fx_get(f, "overtaken", &e) < 0)
+		tap_fatal("overtaken");
+	crash(f, journal);
+	eq_int(fx_get(f, "overtaken", &again), 0, "found again");
+	ok(again.ino == e.ino, "the same inode");
+	eq_int(fx_remove(f, "overtaken", false), 0, "its name goes");
+	ovl_forget(f->o, e.ino, 4);
+	eq_int(ovl_getattr(f->o, e.ino, &a), 0, "who looked it up has it, whatever was given back");
+	ovl_forget(f->o, e.ino, 1);
+	ok(ovl_getattr(f->o, e.ino, &a) < 0, "and gives it back himself");
+}
+
 /* A flush saw the end of a file and the process died before it could cut the journal, which still says all that was
  * done to the file, over a store that does not have it any more. */
 static void test_ended(struct fx *f)
@@ -157,6 +175,7 @@ int main(void)
 	fx_mount(&f);
 	test_listing(&f, journal);
 	test_taken(&f, journal);
+	test_overtaken(&f, journal);
 	fx_umount(&f);
 	journal_close(f.opts.journal);
 	(void)close(journal);

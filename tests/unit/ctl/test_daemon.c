@@ -1,77 +1,20 @@
 /* rattan-fs through the client library: real processes, a real store, real mounts. */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
-#include <sys/mman.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/pidfd.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/io.h"
-#include "fs/ctl/ctl_client.h"
-#include "fs/ctl/ctl_io.h"
-#include "fs/ctl/ctl_msg.h"
-#include "tests/lib/namespaces.h"
-#include "tests/lib/process.h"
 #include "tests/lib/tap.h"
-#include "tests/lib/tree.h"
-
-struct place {
-	char top[64], data[80], host[80];
-};
-
-static struct ctl *open_env(const struct place *p, const char *const *writable)
-{
-	struct ctl_env_opts o = {.data_dir = p->data, .create = true, .writable = writable};
-	struct diag d = {0};
-	struct ctl *c = NULL;
-	int r = ctl_open(&o, &d, &c);
-
-	if (r < 0)
-		tap_fatal("ctl_open: %d %s\n", r, d.text);
-	return c;
-}
-
-static int put_file(struct ctl *c, const char *path, const char *text)
-{
-	struct ctl_attach a;
-	int r = ctl_attach(c, NULL, &a), fd;
-
-	if (r < 0)
-		return r;
-	fd = openat(a.root_fd, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	r = fd < 0 ? -errno : io_write_full(fd, text, strlen(text));
-	if (fd >= 0)
-		(void)close(fd);
-	ctl_attach_release(&a);
-	return r;
-}
-
-static int get_file(struct ctl *c, const char *path, char ret[static 64])
-{
-	struct ctl_attach a;
-	int r = ctl_attach(c, NULL, &a), fd;
-	ssize_t n;
-
-	ret[0] = 0;
-	if (r < 0)
-		return r;
-	fd = openat(a.root_fd, path, O_RDONLY | O_CLOEXEC);
-	r = fd < 0 ? -errno : 0;
-	n = fd < 0 ? 0 : io_read_full(fd, ret, 63);
-	ret[n > 0 ? n : 0] = 0;
-	if (fd >= 0)
-		(void)close(fd);
-	ctl_attach_release(&a);
-	return r;
-}
+#include "tests/unit/ctl/rig.h"
 
 static void first_use(const struct place *p)
 {
@@ -113,6 +56,48 @@ static int count_commits(void *arg, const struct ctl_commit *cm)
 	(void)cm;
 	++*(int *)arg;
 	return 0;
+}
+
+static int count_refs(void *arg, const struct ctl_ref *r)
+{
+	*(int *)arg += !strchr(r->name, '/');
+	return 0;
+}
+
+/* @one has the label "v1"; head is @two, with changes on top. */
+static void names(struct ctl *c, const struct ctl_commit *one, const struct ctl_commit *two)
+{
+	struct diag d = {0};
+	struct ctl_commit none;
+	struct ctl_ref ref;
+	int n = 0;
+
+	eq_int(ctl_tag(c, "v1", NULL, false, &d, &ref), -EEXIST, "a label is a tag: %s", d.text);
+	ok(strstr(d.text, "'v1' names ") && !strncmp(strstr(d.text, "names ") + 6, one->id, 12),
+	   "which says what it names");
+	memset(&d, 0, sizeof(d));
+	eq_int(put_file(c, "workspace/b", "b"), 0, "write");
+	eq_int(ctl_commit(c, "x", "v1", NULL, &d, &none), -EEXIST, "nor as a label: %s", d.text);
+	memset(&d, 0, sizeof(d));
+	eq_int(ctl_commit(c, "x", "a b", NULL, &d, &none), -EINVAL, "a bad label: %s", d.text);
+	memset(&d, 0, sizeof(d));
+	eq_int(ctl_tag(c, "v1", "head", true, &d, &ref), 0, "moved: %s", d.text);
+	eq_str(ref.id, two->id, "to");
+	eq_str(ref.was, one->id, "from");
+	eq_str(ref.message, "second", "message");
+	ctl_ref_release(&ref);
+	eq_int(ctl_tag(c, "v0", "v1~1", false, &d, &ref), 0, "another");
+	eq_str(ref.id, one->id, "of the first");
+	eq_str(ref.was, "", "which had none of that name");
+	ctl_ref_release(&ref);
+	eq_int(ctl_refs(c, false, &d, count_refs, &n), 0, "listed");
+	eq_int(n, 2, "both");
+	eq_int(ctl_untag(c, "v0", &d, &ref), 0, "removed");
+	eq_str(ref.id, one->id, "what it named");
+	ctl_ref_release(&ref);
+	eq_int(ctl_untag(c, "v0", &d, &ref), -ENOENT, "once");
+	memset(&d, 0, sizeof(d));
+	eq_int(ctl_tag(c, "v0", "v0", false, &d, &ref), -ENOENT, "no such state: %s", d.text);
 }
 
 static void history(const struct place *p)
@@ -164,9 +149,50 @@ static void history(const struct place *p)
 	ok(d.text[0] != 0, "with a sentence");
 	eq_int(ctl_log(c, false, false, NULL, count_commits, &n), 0, "log");
 	eq_int(n, 2, "commits");
+	names(c, &one, &two);
 	n = 0;
 	eq_int(ctl_log(c, true, true, NULL, count_commits, &n), 0, "log of everything");
 	eq_int(n, 4, "with the automatic states");
+	ctl_commit_release(&one);
+	ctl_commit_release(&two);
+	ctl_close(c);
+}
+
+/* An automatic state on the way: head stays, what it holds is uncommitted, and it can be gone back to. */
+static void checkpoints(const struct place *p)
+{
+	struct ctl *c = open_env(p, NULL);
+	struct ctl_commit one, two;
+	struct ctl_status before, st;
+	struct ctl_moved mv;
+	struct diag d = {0};
+	char text[64];
+
+	eq_int(ctl_reset(c, false, &d, &mv), 0, "reset: %s", d.text);
+	eq_int(ctl_status(c, &d, &before), 0, "status");
+	eq_int(ctl_checkpoint(c, "m", "l", &d, &one), -ENODATA, "nothing to keep");
+	eq_int(put_file(c, "workspace/c", "one"), 0, "write");
+	memset(&d, 0, sizeof(d));
+	eq_int(ctl_checkpoint(c, "m", "l", &d, &one), 0, "checkpoint: %s", d.text);
+	ok(one.automatic && strlen(one.id) == 64, "an automatic state");
+	eq_str(one.parent, before.head, "its parent is the commit");
+	eq_str(one.label, "l", "label");
+	eq_str(one.message, "m", "message");
+	eq_int(put_file(c, "workspace/c", "two"), 0, "write");
+	eq_int(ctl_checkpoint(c, "m", "l", &d, &two), 0, "another");
+	eq_str(two.parent, before.head, "its parent is the commit, too");
+	ok(strcmp(one.id, two.id) != 0, "it is another");
+	eq_int(ctl_status(c, &d, &st), 0, "status");
+	eq_str(st.head, before.head, "head is what it was");
+	ok(st.dirty && st.added == 1, "what they hold is uncommitted");
+	eq_int(ctl_rollback(c, one.id, false, &d, &mv), 0, "back to the first");
+	ok(!mv.saved && !strcmp(mv.from, two.id), "nothing more had to be kept");
+	(void)get_file(c, "workspace/c", text);
+	eq_str(text, "one", "as it was");
+	eq_int(ctl_reset(c, false, &d, &mv), 0, "reset");
+	eq_str(mv.to, before.head, "to the commit");
+	ctl_status_release(&before);
+	ctl_status_release(&st);
 	ctl_commit_release(&one);
 	ctl_commit_release(&two);
 	ctl_close(c);
@@ -254,374 +280,11 @@ static void leases(const struct place *p)
 	ctl_close(c);
 }
 
-static void binds(const struct place *p)
-{
-	static const char *const only[] = {"/workspace", NULL};
-	struct ctl *c = open_env(p, NULL), *c2;
-	struct ctl_commit cm = {0};
-	struct ctl_moved mv;
-	struct ctl_status st;
-	struct diag d = {0};
-	char text[64], path[128];
-	int fd, r;
-
-	fd = open(p->host, O_PATH | O_CLOEXEC);
-	eq_int(ctl_bind(c, fd, p->host, "/workspace/h", true, &d), 0, "bind: %s", d.text);
-	(void)get_file(c, "workspace/h/f", text);
-	eq_str(text, "host", "the host file is there");
-	eq_int(put_file(c, "workspace/h/g", "new"), 0, "writable");
-	(void)snprintf(path, sizeof(path), "%s/g", p->host);
-	ok(access(path, F_OK) == 0, "and seen on the host");
-	eq_int(ctl_bind(c, fd, p->host, "/workspace/h", false, NULL), -EEXIST, "twice");
-	eq_int(ctl_bind(c, fd, p->host, "/workspace/h/sub", false, NULL), -EEXIST, "inside");
-	eq_int(ctl_bind(c, fd, p->host, "/usr", false, NULL), -EINVAL, "over the system");
-	eq_int(ctl_bind(c, fd, p->host, "/workspace/../usr", false, NULL), -EINVAL, "by a trick");
-	memset(&d, 0, sizeof(d));
-	eq_int(ctl_bind(c, fd, p->host, "/mnt/ro", false, &d), 0,
-	       "where the policy allows no mount point: %s", d.text);
-	eq_int(put_file(c, "mnt/ro/h", "x"), -EROFS, "read-only");
-	(void)get_file(c, "mnt/ro/f", text);
-	eq_str(text, "host", "readable");
-	(void)get_file(c, "workspace/h/f", text);
-	eq_str(text, "host", "the first bind is there as well");
-	eq_int(ctl_bind(c, fd, p->top, "/mnt/other", false, NULL), -ESTALE,
-	       "another directory's path");
-	{
-		struct ctl_attach a;
-
-		r = ctl_attach(c, NULL, &a);
-		ok(r == 0 && symlinkat("/", a.root_fd, "workspace/link") == 0,
-		   "a symlink in the tree");
-		ctl_attach_release(&a);
-	}
-	r = ctl_bind(c, fd, p->host, "/workspace/link/tmp/x", true, NULL);
-	eq_int(r, -EINVAL, "is not followed");
-	ok(access("/tmp/x", F_OK) < 0 || errno == 0 || r == -EINVAL, "nothing on the host");
-	eq_int(ctl_commit(c, "with binds", NULL, NULL, NULL, &cm), 0, "commit");
-	ctl_commit_release(&cm);
-	eq_int(ctl_rollback(c, "head~1", false, &d, &mv), 0, "rollback: %s", d.text);
-	(void)get_file(c, "workspace/h/f", text);
-	eq_str(text, "host", "binds last across a rollback");
-	eq_int(put_file(c, "mnt/ro/h", "x"), -EROFS, "and stay read-only");
-	eq_int(ctl_status(c, NULL, &st), 0, "status");
-	ok(st.nbinds == 2 && !strcmp(st.binds[0].mount, "/workspace/h") && st.binds[0].rw &&
-		   !st.binds[1].rw,
-	   "tells them");
-	ctl_status_release(&st);
-	c2 = open_env(p, only);
-	ok(put_file(c2, "tmp/x", "no") < 0, "another policy is another mount");
-	eq_int(put_file(c2, "workspace/h/g2", "yes"), 0, "with the binds");
-	eq_int(ctl_unbind(c, "/workspace/h", &d), 0, "unbind: %s", d.text);
-	eq_int(get_file(c, "workspace/h/f", text), -ENOENT, "gone");
-	eq_int(ctl_unbind(c, "/workspace/h", NULL), -ENOENT, "once");
-	eq_int(ctl_unbind(c, "/mnt/ro", NULL), 0, "the other");
-	(void)close(fd);
-	ctl_close(c2);
-	ctl_close(c);
-}
-
-static int slurp(const char *dir, const char *name, char ret[static 64])
-{
-	cleanup_fd int d = open(dir, O_PATH | O_CLOEXEC);
-	cleanup_fd int fd = openat(d, name, O_RDONLY | O_CLOEXEC);
-	int r = fd < 0 ? -errno : 0;
-	ssize_t n = fd < 0 ? 0 : io_read_full(fd, ret, 63);
-
-	ret[n > 0 ? n : 0] = 0;
-	return r;
-}
-
-static size_t count_binds(struct ctl *c)
-{
-	struct ctl_status st;
-	size_t n;
-
-	if (ctl_status(c, NULL, &st) < 0)
-		return 99;
-	n = st.nbinds;
-	ctl_status_release(&st);
-	return n;
-}
-
-static bool binds_become(struct ctl *c, size_t n)
-{
-	for (int i = 0; i < 200 && count_binds(c) != n; i++)
-		(void)usleep(10000);
-	return count_binds(c) == n;
-}
-
-/* A bind is there as long as somebody who asked for it. */
-static void bind_holders(const struct place *p)
-{
-	const struct ctl_overlay ov = {p->host, "/workspace"};
-	struct ctl_env_opts o = {.data_dir = p->data,
-				 .env = "held",
-				 .create = true,
-				 .overlays = &ov,
-				 .noverlays = 1};
-	struct ctl *c = NULL, *a = NULL, *b = NULL, *d = NULL;
-	struct diag diag = {0};
-	char text[64];
-	int fd = open(p->host, O_PATH | O_CLOEXEC);
-
-	if (ctl_open(&o, &diag, &c) < 0 || ctl_open(&o, &diag, &a) < 0 ||
-	    ctl_open(&o, &diag, &b) < 0)
-		tap_fatal("ctl_open: %s\n", diag.text);
-	eq_int(ctl_bind(a, fd, p->host, "/workspace", true, &diag), 0, "bind: %s", diag.text);
-	eq_int(ctl_bind(b, fd, p->host, "/workspace", true, &diag), 0, "the same again");
-	eq_int(ctl_bind(b, fd, p->host, "/workspace", true, &diag), 0, "and again");
-	eq_int(count_binds(c), 1, "is one bind");
-	eq_int(ctl_open(&o, &diag, &d), -EEXIST, "who wants the overlay does not get the bind: %s",
-	       diag.text);
-	o.noverlays = 0;
-	eq_int(ctl_open(&o, NULL, &d), 0, "who wants none is served");
-	eq_int(ctl_unbind(c, "/workspace", NULL), -ENOENT, "others cannot take it away");
-	eq_int(ctl_unbind(a, "/workspace", NULL), 0, "one gives it up");
-	eq_int(count_binds(c), 1, "the other has it");
-	ctl_close(b);
-	ok(binds_become(c, 0), "until its connection ends");
-	o.noverlays = 1;
-	ctl_close(d);
-	eq_int(ctl_open(&o, &diag, &d), 0, "then the overlay is to be had");
-	eq_int(put_file(d, "workspace/f", "mine"), 0, "written");
-	(void)!get_file(c, "workspace/f", text);
-	eq_str(text, "mine", "seen");
-	(void)slurp(p->host, "f", text);
-	eq_str(text, "host", "and the host's is as it was");
-	ctl_close(a);
-	ctl_close(d);
-
-	/* What was refused does not come with the next mount. */
-	eq_int(ctl_lease(c, "busy", -1, NULL), 0, "a command runs");
-	if (ctl_open(&o, &diag, &a) < 0)
-		tap_fatal("ctl_open: %s\n", diag.text);
-	eq_int(ctl_bind(a, fd, p->host, "/mnt/new", true, NULL), -EBUSY, "no mount point now");
-	eq_int(count_binds(c), 0, "and none for later");
-
-	/* What it is mounted on moves away under it. */
-	eq_int(ctl_unlease(c), 0, "idle");
-	eq_int(put_file(c, "workspace/sub", "x"), 0, "a file");
-	{
-		struct ctl_attach at;
-
-		eq_int(ctl_attach(c, NULL, &at), 0, "attach");
-		ok(mkdirat(at.root_fd, "workspace/d", 0755) == 0, "a directory");
-		ok(mkdirat(at.root_fd, "workspace/d/m", 0755) == 0, "a mount point");
-		eq_int(ctl_bind(a, fd, p->host, "/workspace/d/m", true, NULL), 0, "a bind");
-		ok(renameat(at.root_fd, "workspace/d", at.root_fd, "workspace/e") == 0, "moved");
-		ctl_attach_release(&at);
-	}
-	eq_int(ctl_unbind(a, "/workspace/d/m", NULL), 0, "is unbound all the same");
-	eq_int(get_file(c, "workspace/e/m/f", text), -ENOENT, "and not there under its new name");
-	(void)close(fd);
-	ctl_close(a);
-	eq_int(ctl_shutdown(c, false, NULL), 0, "end");
-	ctl_close(c);
-	eq_int(ctl_env_remove(p->data, "held", false, NULL), 0, "remove");
-}
-
-static void make_host(const char *dir, const char *name, const char *text)
-{
-	char path[160];
-	int fd;
-
-	(void)mkdir(dir, 0755);
-	(void)snprintf(path, sizeof(path), "%s/%s", dir, name);
-	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-	if (fd < 0 || io_write_full(fd, text, strlen(text)) < 0)
-		tap_fatal("no host file");
-	(void)close(fd);
-}
-
-/* The host directory is removed and made anew, as by a fresh clone. */
-static void replaced(const struct place *p, struct ctl *c)
-{
-	struct ctl *other = NULL;
-	struct ctl_env_opts o = {.data_dir = p->data, .env = "ov"};
-	char text[64], away[96], path[96];
-
-	(void)snprintf(away, sizeof(away), "%s.away", p->host);
-	if (ctl_open(&o, NULL, &other) < 0 || rename(p->host, away) < 0)
-		tap_fatal("cannot replace %s", p->host);
-	(void)get_file(c, "workspace/f", text);
-	eq_str(text, "changed", "what was changed stays while the directory is away");
-	make_host(p->host, "again", "second");
-	eq_int(ctl_lease(other, "busy", -1, NULL), 0, "a command runs");
-	eq_int(get_file(c, "workspace/again", text), -ENOENT, "which keeps its mount");
-	eq_int(ctl_unlease(other), 0, "it ends");
-	(void)get_file(c, "workspace/again", text);
-	eq_str(text, "second", "the new directory is shown");
-	(void)get_file(c, "workspace/f", text);
-	eq_str(text, "changed", "under what was changed");
-	ctl_close(other);
-	(void)snprintf(path, sizeof(path), "%s/again", p->host);
-	if (unlink(path) < 0 || rmdir(p->host) < 0 || rename(away, p->host) < 0)
-		tap_fatal("cannot put %s back", p->host);
-}
-
-static void overlays(const struct place *p)
-{
-	struct ctl_overlay ov = {p->host, "/workspace"}, wrong = {p->top, "/workspace"};
-	struct ctl_env_opts o = {
-		.data_dir = p->data, .env = "ov", .create = true, .overlays = &ov, .noverlays = 1};
-	struct ctl_env_opts fork = {
-		.data_dir = p->data, .env = "fork", .create = true, .base = "ov:head"};
-	struct ctl *c = NULL, *x = NULL;
-	struct ctl_commit cm = {0};
-	struct ctl_status st;
-	struct diag d = {0};
-	char text[64], want[128];
-
-	eq_int(ctl_open(&o, &d, &c), 0, "an environment over a host directory: %s", d.text);
-	(void)get_file(c, "workspace/f", text);
-	eq_str(text, "host", "shows what is in it");
-	eq_int(put_file(c, "workspace/f", "changed"), 0, "write");
-	(void)slurp(p->host, "f", text);
-	eq_str(text, "host", "and leaves it alone");
-	eq_int(ctl_commit(c, "over", NULL, NULL, &d, &cm), 0, "commit: %s", d.text);
-	ctl_commit_release(&cm);
-	eq_int(ctl_status(c, &d, &st), 0, "status: %s", d.text);
-	(void)snprintf(want, sizeof(want), "%s=/workspace", p->host);
-	ok(st.overlays[0] && !strcmp(st.overlays[0], want) && !st.overlays[1], "tells the overlay");
-	ok(!st.dirty, "clean");
-	ctl_status_release(&st);
-	replaced(p, c);
-	o.overlays = &wrong;
-	eq_int(ctl_open(&o, &d, &x), -EEXIST, "another one is refused: %s", d.text);
-	eq_int(ctl_open(&fork, &d, &x), 0, "a fork of its head");
-	(void)get_file(x, "workspace/f", text);
-	eq_str(text, "changed", "shows the same");
-	eq_int(ctl_shutdown(x, false, NULL), 0, "end");
-	ctl_close(x);
-	eq_int(ctl_shutdown(c, false, NULL), 0, "end");
-	ctl_close(c);
-	eq_int(ctl_env_remove(p->data, "fork", false, NULL), 0, "remove");
-}
-
-static int nothing(void *arg, const struct ctl_env_info *e)
-{
-	(void)arg;
-	(void)e;
-	return 0;
-}
-
-/* The one process of ours that has @dir among its arguments. */
-static pid_t server_of(const char *dir)
-{
-	cleanup_dir DIR *d = opendir("/proc");
-	const struct dirent *e;
-
-	while (d && (e = readdir(d))) {
-		cleanup_buf struct buf b = {0};
-		char path[300];
-
-		(void)snprintf(path, sizeof(path), "%s/cmdline", e->d_name);
-		if (strspn(e->d_name, "0123456789") != strlen(e->d_name) ||
-		    io_read_file(dirfd(d), path, 65536, &b) < 0 || b.len == 0)
-			continue;
-		if (strstr((char *)b.data, "rattan-fs") &&
-		    memmem(b.data, b.len, dir, strlen(dir) + 1))
-			return (pid_t)strtol(e->d_name, NULL, 10);
-	}
-	return -1;
-}
-
-static void host_mounts(const struct place *p)
-{
-	char dir[96], text[64], new_dir[128];
-	struct diag d = {0};
-	pid_t pid;
-
-	(void)snprintf(dir, sizeof(dir), "%s/look", p->top);
-	(void)mkdir(dir, 0755);
-	eq_int(ctl_mount(p->data, "ov", "nope", dir, NULL), -ENOENT, "no such revision");
-	eq_int(ctl_mount(p->data, "ov", "head", dir, &d), 0, "a commit on the host: %s", d.text);
-	eq_int(slurp(dir, "workspace/f", text), 0, "a file of it");
-	eq_str(text, "changed", "as committed");
-	(void)snprintf(new_dir, sizeof(new_dir), "%s/workspace/n", dir);
-	ok(mkdir(new_dir, 0755) < 0 && errno == EROFS, "read-only");
-	eq_int(ctl_mount(p->data, "ov", "base", dir, NULL) < 0, 1, "not twice at one place");
-	eq_int(ctl_umount(dir, &d), 0, "unmount: %s", d.text);
-	eq_int(slurp(dir, "workspace/f", text), -ENOENT, "gone");
-	for (int i = 0; i < 500 && server_of(dir) > 0; i++)
-		(void)usleep(10000);
-	ok(server_of(dir) < 0, "and so is its server");
-	eq_int(ctl_umount(dir, &d), -EINVAL, "once");
-	eq_int(ctl_mount(p->data, "ov", "head", dir, NULL), 0, "again");
-	pid = server_of(dir);
-	ok(pid > 0 && kill(pid, SIGKILL) == 0, "its server is killed");
-	for (int i = 0; i < 500 && kill(pid, 0) == 0; i++)
-		(void)usleep(10000);
-	eq_int(ctl_env_list(p->data, NULL, nothing, NULL), 0, "a list heals");
-	eq_int(slurp(dir, "workspace/f", text), -ENOENT, "the dead mount");
-	eq_int(ctl_env_remove(p->data, "ov", false, NULL), 0, "remove");
-	(void)rmdir(dir);
-}
-
-static void sock_of_default(char ret[static 4096])
-{
-	cleanup_free char *run = NULL;
-	cleanup_dir DIR *d = ctl_runtime_dir(&run) == 0 ? opendir(run) : NULL;
-	const struct dirent *e;
-
-	ret[0] = 0;
-	while (d && (e = readdir(d)))
-		if (strstr(e->d_name, "-default"))
-			(void)snprintf(ret, 4096, "%s/%s/sock", run, e->d_name);
-}
-
-/* A connection that sends @n bytes and waits; true when the daemon hung up. */
-static bool hung_up(const void *bytes, size_t n, bool wait)
-{
-	cleanup_fd int fd = -1;
-	char path[4096], in[4096];
-	struct pollfd pf = {.events = POLLIN};
-	bool hung = false;
-
-	sock_of_default(path);
-	if (ctl_sock_connect(path, &fd) == 0 && send(fd, bytes, n, MSG_NOSIGNAL) == (ssize_t)n) {
-		pf.fd = fd;
-		while (!hung && poll(&pf, 1, wait ? 2000 : 50) > 0)
-			hung = recv(fd, in, sizeof(in), 0) <= 0;
-	}
-	return hung;
-}
-
-static bool hostile(const struct place *p, const void *bytes, size_t n, bool wait)
-{
-	struct ctl *c = open_env(p, NULL);
-	bool hung = hung_up(bytes, n, wait);
-
-	ctl_close(c);
-	return hung;
-}
-
-static void hostile_clients(const struct place *p)
-{
-	static const uint8_t huge[] = {0xff, 0xff, 0xff, 0xff}, none[] = {0, 0, 0, 0},
-			     junk[] = {0, 0, 0, 3, 0xc1, 0xc1, 0xc1}, half[] = {0, 0, 0, 9, 1};
-	struct ctl *c = open_env(p, NULL);
-	struct ctl_status st;
-
-	ok(hostile(p, huge, sizeof(huge), true), "a length beyond the limit: hung up");
-	ok(hostile(p, none, sizeof(none), true), "no length: hung up");
-	ok(hostile(p, junk, sizeof(junk), true), "no msgpack: hung up");
-	ok(!hostile(p, half, sizeof(half), false), "half a message: waits");
-	eq_int(ctl_status(c, NULL, &st), 0, "and others are served");
-	ctl_status_release(&st);
-	ctl_close(c);
-}
-
 static void *opener(void *arg)
 {
 	struct ctl *c = open_env(arg, NULL);
-	struct ctl_status st;
-	intptr_t pid = 0;
+	intptr_t pid = daemon_of(c);
 
-	if (ctl_status(c, NULL, &st) == 0) {
-		pid = st.daemon_pid;
-		ctl_status_release(&st);
-	}
 	ctl_close(c);
 	return (void *)pid;
 }
@@ -658,121 +321,6 @@ static int see_env(void *arg, const struct ctl_env_info *e)
 	return 0;
 }
 
-/* A move under one who holds no lease, but a file, a mapping and half a listing of the mount: all of it ends with
- * an error, at once, and what it wrote is in the state that was kept. */
-static void left_behind(const struct place *p)
-{
-	struct ctl *c = open_env(p, NULL), *other = open_env(p, NULL);
-	struct ctl_attach a;
-	struct ctl_moved mv;
-	struct diag d = {0};
-	char name[64], byte = 0, *m;
-	DIR *dir;
-	int fd, n = 0;
-
-	eq_int(ctl_attach(c, &d, &a), 0, "attach: %s", d.text);
-	if (mkdirat(a.root_fd, "workspace/half", 0755) < 0)
-		tap_fatal("mkdir");
-	for (int i = 0; i < 3000; i++) {
-		(void)snprintf(name, sizeof(name), "workspace/half/some-longer-name-%d", i);
-		fd = openat(a.root_fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-		if (fd < 0 || close(fd) < 0)
-			tap_fatal("create");
-	}
-	fd = openat(a.root_fd, "workspace/open", O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-	if (fd < 0 || ftruncate(fd, 8192) < 0 || pwrite(fd, "w", 1, 4096) != 1)
-		tap_fatal("write");
-	m = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (m == MAP_FAILED)
-		tap_fatal("mmap");
-	m[0] = 'm';
-	dir = fdopendir(openat(a.root_fd, "workspace/half", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-	if (!dir || !readdir(dir) || !readdir(dir))
-		tap_fatal("readdir");
-	eq_int(ctl_rollback(other, "base", false, &d, &mv), 0, "a move under it: %s", d.text);
-	alarm(60); /* nothing of this waits */
-	errno = 0;
-	while (readdir(dir))
-		n++;
-	ok(n < 3000 && errno, "the listing ends early, with an error (%d, %s)", n, err_text(errno));
-	ok(pwrite(fd, "x", 1, 0) < 0, "a write fails: %s", err_text(errno));
-	ok(pread(fd, &byte, 1, 0) < 0 || byte == 'm', "a read fails, or is of what was there");
-	ok(openat(a.root_fd, "workspace/new", O_CREAT | O_RDWR | O_CLOEXEC, 0644) < 0,
-	   "nothing is made there: %s", err_text(errno));
-	eq_int(munmap(m, 4096), 0, "the mapping goes");
-	(void)closedir(dir);
-	(void)close(fd);
-	ctl_attach_release(&a);
-	alarm(0);
-	eq_int(get_file(c, "workspace/open", name), -ENOENT, "the new mount has the base");
-	eq_int(ctl_undo(other, false, &d, &mv), 0, "undo: %s", d.text);
-	eq_int(get_file(c, "workspace/open", name), 0, "what was written is there again");
-	ok(name[0] == 'm', "what was mapped, too");
-	eq_int(ctl_reset(other, false, &d, &mv), 0, "reset: %s", d.text);
-	ctl_close(other);
-	ctl_close(c);
-}
-
-/* A message of another version is answered by whoever serves the connection, without the environment. */
-static bool answered(void)
-{
-	static const char msg[] = "\0\0\0\x13\x84\xa1v\x63\xa2id\x01\xa2op\xa1x\xa4"
-				  "args\x80";
-	cleanup_fd int fd = -1;
-	char path[4096], in[4096];
-	struct pollfd pf = {.events = POLLIN};
-
-	sock_of_default(path);
-	if (ctl_sock_connect(path, &fd) < 0 ||
-	    send(fd, msg, sizeof(msg) - 1, MSG_NOSIGNAL) != (ssize_t)sizeof(msg) - 1)
-		return false;
-	pf.fd = fd;
-	return poll(&pf, 1, 2000) > 0 && recv(fd, in, sizeof(in), 0) > 4;
-}
-
-static void *mover(void *arg)
-{
-	struct ctl_moved mv;
-
-	return (void *)(intptr_t)ctl_rollback(arg, "base", true, NULL, &mv);
-}
-
-/* A move that takes long (its keeper is stopped) holds up neither new connections nor the end. */
-static void long_move(const struct place *p)
-{
-	struct ctl *c = open_env(p, NULL);
-	struct ctl_status st;
-	pthread_t t;
-	pid_t keeper, daemon;
-	char sock[4096];
-	void *r = NULL;
-	int answers = 0, gone;
-
-	eq_int(put_file(c, "workspace/moved", "x"), 0, "write");
-	eq_int(ctl_status(c, NULL, &st), 0, "status");
-	daemon = st.daemon_pid;
-	ctl_status_release(&st);
-	keeper = parent_of(daemon);
-	sock_of_default(sock);
-	if (kill(keeper, SIGSTOP) < 0 || pthread_create(&t, NULL, mover, c))
-		tap_fatal("cannot begin");
-	(void)usleep(300000); /* it waits for the keeper now */
-	for (int i = 0; i < 3; i++)
-		answers += answered();
-	eq_int(answers, 3, "connections are served while a move goes on");
-	eq_int(kill(daemon, SIGTERM), 0, "SIGTERM");
-	for (int i = 0; i < 200 && access(sock, F_OK) == 0; i++)
-		(void)usleep(10000);
-	gone = access(sock, F_OK);
-	(void)kill(keeper, SIGCONT);
-	ok(gone < 0, "is seen while a move goes on");
-	(void)pthread_join(t, &r);
-	ctl_close(c);
-	for (int i = 0; i < 1000 && kill(daemon, 0) == 0; i++)
-		(void)usleep(10000);
-	ok(kill(daemon, 0) < 0, "and ends the daemon when the move is done");
-}
-
 static void life(struct place *p)
 {
 	struct ctl_env_opts absent = {.data_dir = p->data, .env = "absent"},
@@ -786,9 +334,7 @@ static void life(struct place *p)
 
 	eq_int(put_file(c, "workspace/kept", "kept"), 0, "write");
 	eq_int(ctl_flush(c, NULL), 0, "flush");
-	eq_int(ctl_status(c, NULL, &st), 0, "status");
-	pid = st.daemon_pid;
-	ctl_status_release(&st);
+	pid = daemon_of(c);
 	eq_int(ctl_env_list(p->data, &d, see_env, &s), 0, "list: %s", d.text);
 	ok(s.n == 1 && s.running && !s.stale && s.dirty, "one, running, dirty");
 	eq_int(kill(pid, SIGKILL), 0, "the daemon is killed");
@@ -804,9 +350,7 @@ static void life(struct place *p)
 	c = open_env(p, NULL);
 	(void)get_file(c, "workspace/kept2", text);
 	eq_str(text, "kept2", "an orderly end flushes");
-	eq_int(ctl_status(c, NULL, &st), 0, "status");
-	pid = st.daemon_pid;
-	ctl_status_release(&st);
+	pid = daemon_of(c);
 	ctl_close(c);
 	eq_int(kill(pid, SIGTERM), 0, "SIGTERM");
 	for (int i = 0; i < 500 && kill(pid, 0) == 0; i++)
@@ -826,35 +370,15 @@ static void life(struct place *p)
 
 int main(void)
 {
-	struct place p = {.top = "/tmp/rattan-test-XXXXXX"};
+	struct place p;
 
-	cleanup_fd int fd = -1;
-	char file[96];
-
-	need_namespaces();
-	if (!mkdtemp(p.top))
-		tap_fatal("no directory");
-	(void)snprintf(p.data, sizeof(p.data), "%s/data", p.top);
-	(void)snprintf(p.host, sizeof(p.host), "%s/host", p.top);
-	(void)mkdir(p.host, 0755);
-	(void)snprintf(file, sizeof(file), "%s/f", p.host);
-	fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-	if (fd < 0 || io_write_full(fd, "host", 4) < 0)
-		tap_fatal("no host file");
-	(void)close(steal_fd(&fd));
-	(void)setenv("XDG_RUNTIME_DIR", p.top, 1);
+	place_make(&p);
 	first_use(&p);
 	history(&p);
+	checkpoints(&p);
 	looking(&p);
 	leases(&p);
-	binds(&p);
-	bind_holders(&p);
-	overlays(&p);
-	host_mounts(&p);
-	hostile_clients(&p);
-	left_behind(&p);
-	long_move(&p);
 	life(&p);
-	tree_remove(p.top);
+	place_remove(&p);
 	return tap_done();
 }

@@ -117,7 +117,8 @@ static void mounted_already(void)
 	alive = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (alive < 0 || flock(alive, LOCK_EX) < 0)
 		tap_fatal("no lock");
-	eq_int(ctl_mount(top, "e", "head", dir, &d), -EBUSY, "over a stuck mount: %s", d.text);
+	eq_int(ctl_mount(top, "e", "head", dir, false, &d), -EBUSY, "over a stuck mount: %s",
+	       d.text);
 	ok(ours(dir), "which stays");
 	(void)umount2(dir, MNT_DETACH);
 }

@@ -11,9 +11,8 @@
 #include "base/io.h"
 #include "fs/ctl/ctl_client.h"
 #include "policy/rules.h"
-#include "tests/lib/namespaces.h"
 #include "tests/lib/tap.h"
-#include "tests/lib/tree.h"
+#include "tests/unit/ctl/rig.h"
 
 static void make_policy(struct buf *out, bool hide)
 {
@@ -28,7 +27,7 @@ static void make_policy(struct buf *out, bool hide)
 		tap_fatal("rules");
 }
 
-static struct ctl *open_env(const char *data, const struct buf *policy)
+static struct ctl *open_under(const char *data, const struct buf *policy)
 {
 	struct ctl_env_opts o = {.data_dir = data, .create = true};
 	struct diag d = {0};
@@ -139,12 +138,12 @@ static void mounts(const char *data)
 
 	make_policy(&policy, false);
 	make_policy(&hidden, true);
-	c = open_env(data, &policy);
+	c = open_under(data, &policy);
 	eq_int(ctl_attach(c, &d, &a), 0, "attach: %s", d.text);
 	eq_str(a.writable, "/workspace", "the fence's places");
 	judged(a.root_fd, "at first");
 	denials(c, a.denied);
-	ctl_close(open_env(data, &policy));
+	ctl_close(open_under(data, &policy));
 	eq_int(ctl_attach(c, NULL, &b), 0, "the same policy again");
 	ok(a.generation == b.generation, "is the same mount");
 	ctl_attach_release(&b);
@@ -152,7 +151,7 @@ static void mounts(const char *data)
 	judged(a.root_fd, "after it");
 	ctl_attach_release(&a);
 	ctl_close(c);
-	c = open_env(data, &hidden);
+	c = open_under(data, &hidden);
 	if (ctl_attach(c, NULL, &a) < 0)
 		tap_fatal("attach");
 	eq_int(try_open(a.root_fd, "workspace/a.env", O_RDONLY), -ENOENT, "a policy that hides");
@@ -191,10 +190,10 @@ static void two_at_once(const char *data, bool restart)
 
 	make_policy(&policy, false);
 	make_policy(&hidden, true);
-	one = open_env(data, &policy);
-	same = open_env(data, &policy);
-	other = open_env(data, &hidden);
-	plain = open_env(data, NULL);
+	one = open_under(data, &policy);
+	same = open_under(data, &policy);
+	other = open_under(data, &hidden);
+	plain = open_under(data, NULL);
 	eq_int(attach(other, NULL, false, text), 0, "one that does nothing: %s", text);
 	eq_int(ctl_attach_as(one, &command, &d, &a), 0, "a command comes in between: %s", d.text);
 	eq_int(ctl_lease(one, "make all", self, NULL), 0, "and runs");
@@ -204,9 +203,9 @@ static void two_at_once(const char *data, bool restart)
 		ctl_close(same);
 		ctl_close(other);
 		ctl_close(plain);
-		same = open_env(data, &policy);
-		other = open_env(data, &hidden);
-		plain = open_env(data, NULL);
+		same = open_under(data, &policy);
+		other = open_under(data, &hidden);
+		plain = open_under(data, NULL);
 	}
 	eq_int(attach(other, NULL, false, text), -EBUSY, "another policy does not come under it");
 	ok(strstr(text, "another policy (make all)") && strstr(text, "another environment"),
@@ -252,8 +251,8 @@ static void binds(const char *data, const char *host)
 	char text[512];
 
 	make_policy(&policy, false);
-	plain = open_env(data, NULL);
-	whole = open_env(data, &policy);
+	plain = open_under(data, NULL);
+	whole = open_under(data, &policy);
 	eq_int(attach(plain, NULL, false, text), 0, "plain: %s", text);
 	eq_int(ctl_bind(plain, fd, host, "/workspace/h", false, &d), 0, "binds: %s", d.text);
 	eq_int(attach(whole, NULL, false, text), -EBUSY, "a whole policy does not get that");
@@ -273,20 +272,14 @@ static void binds(const char *data, const char *host)
 
 int main(void)
 {
-	char top[] = "/tmp/rattan-test-XXXXXX", data[64], host[64];
+	struct place p;
 
-	need_namespaces();
-	if (!mkdtemp(top))
-		tap_fatal("no directory");
-	(void)snprintf(data, sizeof(data), "%s/data", top);
-	(void)snprintf(host, sizeof(host), "%s/host", top);
-	(void)mkdir(host, 0755);
-	(void)setenv("XDG_RUNTIME_DIR", top, 1);
-	fill(data);
-	mounts(data);
-	two_at_once(data, false);
-	two_at_once(data, true);
-	binds(data, host);
-	tree_remove(top);
+	place_make(&p);
+	fill(p.data);
+	mounts(p.data);
+	two_at_once(p.data, false);
+	two_at_once(p.data, true);
+	binds(p.data, p.host);
+	place_remove(&p);
 	return tap_done();
 }

@@ -2,6 +2,7 @@
  * asked of the first holds for the second: limits, and who wants what bound. */
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,17 +10,17 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "fs/ctl/ctl_client.h"
-#include "tests/lib/namespaces.h"
 #include "tests/lib/process.h"
 #include "tests/lib/tap.h"
 #include "tests/power/fail.h"
+#include "tests/unit/ctl/rig.h"
 
-static char top[64] = "/tmp/rattan-test-XXXXXX", data[80], host[80];
+static struct place place;
 static struct fail_shared *fail;
 
-static struct ctl *open_env(uint64_t disk)
+static struct ctl *open_with(uint64_t disk)
 {
-	struct ctl_env_opts o = {.data_dir = data, .create = true, .disk_max = disk};
+	struct ctl_env_opts o = {.data_dir = place.data, .create = true, .disk_max = disk};
 	struct diag d = {0};
 	struct ctl *c = NULL;
 	int r = ctl_open(&o, &d, &c);
@@ -36,14 +37,9 @@ struct who {
 
 static struct who who(struct ctl *c)
 {
-	struct ctl_status st;
 	struct ctl_attach a;
-	struct who w = {0};
+	struct who w = {.pid = daemon_of(c)};
 
-	if (ctl_status(c, NULL, &st) == 0) {
-		w.pid = st.daemon_pid;
-		ctl_status_release(&st);
-	}
 	if (ctl_attach(c, NULL, &a) == 0) {
 		w.generation = a.generation;
 		ctl_attach_release(&a);
@@ -101,7 +97,7 @@ static void arm(const char *what, pid_t pid, long times, int err)
 /* Kill it, and let @what fail meanwhile: @times, or for @ms. The same mount goes on. */
 static void over(const char *what, long times, int err, int ms)
 {
-	struct ctl *c = open_env(0);
+	struct ctl *c = open_with(0);
 	struct who before = who(c), after;
 
 	eq_int(put(c, "workspace/over", 100, 1), 0, "%s: a file before", what);
@@ -112,13 +108,13 @@ static void over(const char *what, long times, int err, int ms)
 	(void)usleep((unsigned)ms * 1000);
 	if (ms)
 		atomic_store(&fail->armed, 0);
-	c = open_env(0);
+	c = open_with(0);
 	after = who(c);
 	for (int i = 0; i < 50 && !after.generation; i++) {
 		/* The connection was to the one that died. */
 		ctl_close(c);
 		(void)usleep(50000);
-		c = open_env(0);
+		c = open_with(0);
 		after = who(c);
 	}
 	atomic_store(&fail->armed, 0);
@@ -129,26 +125,44 @@ static void over(const char *what, long times, int err, int ms)
 	ctl_close(c);
 }
 
+/* A client that has a limit and another policy, while somebody uses the tree. */
+static void other_policy(struct ctl *c)
+{
+	static const char *const nowhere[] = {"/workspace/none", NULL};
+	const struct ctl_env_opts o = {.data_dir = place.data, .disk_max = 1, .writable = nowhere};
+	cleanup_fd int self = pidfd_open(getpid(), 0);
+	struct ctl_attach a;
+	struct ctl *x = NULL;
+
+	eq_int(ctl_lease(c, "a command", self, NULL), 0, "a command runs");
+	eq_int(ctl_open(&o, NULL, &x), 0, "who wants another policy");
+	eq_int(ctl_attach(x, NULL, &a), -EBUSY, "is refused");
+	ctl_close(x);
+	eq_int(ctl_unlease(c), 0, "the command ends");
+}
+
 /* What is written before and after counts together. */
 static void limit(void)
 {
-	struct ctl_env_opts no = {.data_dir = data, .disk_max = 1};
-	const struct ctl_overlay other = {.host = host, .mount = "/workspace/none"};
-	struct ctl *c = open_env(8 << 20), *x = NULL;
+	struct ctl_env_opts no = {.data_dir = place.data, .disk_max = 1};
+	const struct ctl_overlay other = {.host = place.host, .mount = "/workspace/none"};
+	struct ctl *c = open_with(8 << 20), *x = NULL;
 	struct who w = who(c);
 	struct diag d = {0};
 
 	no.overlays = &other;
 	no.noverlays = 1;
 	eq_int(ctl_open(&no, &d, &x), -EEXIST, "what is refused: %s", d.text);
-	eq_int(put(c, "workspace/one", 5 << 20, 3), 0, "sets no limit: five of eight megabytes");
+	eq_int(put(c, "workspace/one", 4 << 20, 3), 0, "sets no limit: four of eight megabytes");
+	other_policy(c);
+	eq_int(put(c, "workspace/more", 1 << 20, 5), 0, "nor does who gets no tree: the fifth");
 	lived();
 	kill_daemon(w.pid);
 	ctl_close(c);
-	c = open_env(0);
+	c = open_with(0);
 	eq_int(put(c, "workspace/two", 5 << 20, 4), -EDQUOT, "another daemon has three left");
 	ctl_close(c);
-	c = open_env(64 << 20);
+	c = open_with(64 << 20);
 	eq_int(put(c, "workspace/two", 5 << 20, 4), 0, "a higher limit holds at once");
 	ctl_close(c);
 }
@@ -164,9 +178,9 @@ static pid_t binder(void)
 		tap_fatal("no pipe");
 	pid = fork();
 	if (pid == 0) {
-		struct ctl *c = open_env(0);
-		cleanup_fd int fd = open(host, O_PATH | O_DIRECTORY | O_CLOEXEC);
-		int r = ctl_bind(c, fd, host, "/mnt/b", false, NULL);
+		struct ctl *c = open_with(0);
+		cleanup_fd int fd = open(place.host, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		int r = ctl_bind(c, fd, place.host, "/mnt/b", false, NULL);
 
 		(void)!write(ready[1], r == 0 ? "y" : "n", 1);
 		for (;;)
@@ -193,14 +207,14 @@ static bool bound(struct ctl *c)
 static void binds(void)
 {
 	pid_t one = binder(), two = binder();
-	struct ctl *c = open_env(0);
+	struct ctl *c = open_with(0);
 	struct who w = who(c);
 
 	ok(bound(c), "two processes want the same");
 	lived();
 	kill_daemon(w.pid);
 	ctl_close(c);
-	c = open_env(0);
+	c = open_with(0);
 	ok(bound(c), "which outlives the daemon");
 	(void)kill(one, SIGKILL);
 	(void)waitpid(one, NULL, 0);
@@ -217,13 +231,13 @@ static void binds(void)
 /* A keeper that once could not take a message in hears the next ones. */
 static void deaf(void)
 {
-	struct ctl *c = open_env(0);
-	cleanup_fd int fd = open(host, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct ctl *c = open_with(0);
+	cleanup_fd int fd = open(place.host, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct diag d = {0};
 
 	arm("recvmsg", parent_of(who(c).pid), 1, ENOMEM);
-	eq_int(ctl_bind(c, fd, host, "/mnt/d", false, &d), 0, "a message that failed once: %s",
-	       d.text);
+	eq_int(ctl_bind(c, fd, place.host, "/mnt/d", false, &d), 0,
+	       "a message that failed once: %s", d.text);
 	eq_int(atomic_load(&fail->hits), 1, "it did");
 	atomic_store(&fail->armed, 0);
 	ctl_close(c);
@@ -236,23 +250,19 @@ int main(void)
 	struct who before, after;
 	struct diag d = {0};
 
-	need_namespaces();
-	if (!mkdtemp(top) || asprintf(&shared, "%s/fail", top) < 0)
-		tap_fatal("no directory");
-	(void)snprintf(data, sizeof(data), "%s/data", top);
-	(void)snprintf(host, sizeof(host), "%s/host", top);
-	(void)mkdir(host, 0755);
-	(void)setenv("XDG_RUNTIME_DIR", top, 1);
+	place_make(&place);
+	if (asprintf(&shared, "%s/fail", place.top) < 0)
+		tap_fatal("no memory");
 	(void)setenv("RATTAN_FAIL", shared, 1);
 	fail = fail_share(shared, true);
 	if (!fail)
 		tap_fatal("no shared memory");
-	c = open_env(0);
+	c = open_with(0);
 	before = who(c);
 	lived();
 	kill_daemon(before.pid);
 	ctl_close(c);
-	c = open_env(0);
+	c = open_with(0);
 	after = who(c);
 	ctl_close(c);
 	if (before.generation != after.generation) {
@@ -268,13 +278,9 @@ int main(void)
 	over("epoll_create1", 3, EMFILE, 0);
 	over("memory", 1000000, ENOMEM, 2500);
 	deaf();
-	c = open_env(0);
+	c = open_with(0);
 	eq_int(ctl_shutdown(c, true, &d), 0, "shutdown: %s", d.text);
 	ctl_close(c);
-	if (fork() == 0) {
-		(void)execlp("rm", "rm", "-rf", top, NULL);
-		_exit(1);
-	}
-	(void)wait(NULL);
+	place_remove(&place);
 	return tap_done();
 }

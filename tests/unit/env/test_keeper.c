@@ -1,4 +1,4 @@
-/* What a keeper holds after its daemon's end, and what it does about what it cannot hold. */
+/* What a keeper holds after its daemon's end, what it does about what it cannot hold, and about a daemon that is out of its mind. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -7,10 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fs/env/keeper.h"
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "fs/env/keeper_internal.h"
+#include "tests/lib/fds.h"
 #include "tests/lib/tap.h"
 
 #define LEASES 300
+#define BABBLE 200 /* daemons */
 
 /* A daemon's short life; it tells what went wrong by its exit status, or is killed. */
 typedef void daemon_fn(struct keeper_link *k);
@@ -163,11 +167,122 @@ static void lost(void)
 	keeper_release(&l.link);
 }
 
+/* ---- out of its mind ---- */
+
+static uint64_t seed;
+
+static uint32_t rnd(void)
+{
+	seed = seed * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t)(seed >> 33);
+}
+
+/* Any bytes, which begin as a message does; paths lead nowhere. */
+static size_t make_message(struct keeper_msg *m)
+{
+	static const uint32_t ops[] = {
+		0,           KEEPER_MOUNT, KEEPER_UMOUNT,   KEEPER_BIND,  KEEPER_UNBIND,
+		KEEPER_KEEP, KEEPER_KEEP,  KEEPER_KEEP,     KEEPER_DROP,  7,
+		UINT32_MAX,  KEEPER_KEEP,  KEEPER_KEEP + 8, KEEPER_UNBIND};
+	static const char nowhere[] = "/nonexistent/rattan/";
+	uint8_t *p = (uint8_t *)m;
+
+	for (size_t i = 0; i < sizeof(*m); i++)
+		p[i] = (uint8_t)rnd();
+	m->op = ops[rnd() % ARRAY_SIZE(ops)];
+	m->kind = rnd() % 16;
+	m->len = rnd() % 4 ? rnd() % KEEPER_DATA_MAX : rnd();
+	m->quiet = rnd() % 2;
+	if (m->op != KEEPER_KEEP) {
+		memcpy(m->dir, nowhere, sizeof(nowhere) - 1);
+		memcpy(m->path, nowhere, sizeof(nowhere) - 1);
+		memcpy(m->host, nowhere, sizeof(nowhere) - 1);
+	}
+	switch (rnd() % 8) {
+	case 0:
+		return rnd() % sizeof(*m);
+	case 1:
+		return sizeof(*m);
+	case 2:
+		return KEEPER_MSG_HEAD - 1;
+	default:
+		break;
+	}
+	if (m->op != KEEPER_KEEP && m->op != KEEPER_DROP)
+		return sizeof(*m);
+	m->len %= KEEPER_DATA_MAX;
+	return KEEPER_MSG_HEAD + m->len;
+}
+
+static void babble(struct keeper_link *k)
+{
+	static struct keeper_msg m;
+	char answer[sizeof(struct keeper_reply)];
+
+	for (int i = 0; i < 30; i++) {
+		int fds[IO_MAX_FDS] = {0};
+		size_t n = make_message(&m);
+
+		if (io_send_fds(k->sock, &m, n ? n : 1, fds, rnd() % (IO_MAX_FDS + 1)) < 0)
+			break;
+		while (recv(k->sock, answer, sizeof(answer), MSG_DONTWAIT) > 0)
+			continue;
+	}
+	if (rnd() % 2)
+		(void)raise(SIGKILL);
+}
+
+static void babbled(void)
+{
+	int before = count_fds(), ended = 0;
+
+	for (uint64_t i = 1; i <= BABBLE; i++) {
+		struct life l;
+
+		seed = i;
+		live(&l, babble);
+		ended += l.end >= KEEPER_ENDED && l.end <= KEEPER_LOST;
+		keeper_release(&l.link);
+	}
+	eq_int(ended, BABBLE, "whatever its daemon says, a keeper goes on to its end");
+	eq_int(count_fds(), before, "and keeps none of the descriptors");
+}
+
+/* More than the next one could be told of. */
+static void flood(struct keeper_link *k)
+{
+	keep_mount(k);
+	for (uint64_t i = 1; i <= KEEPER_ITEMS_MAX + 100; i++)
+		must(keeper_tell(k, KEEP_LEASE, i, "a command", 9, -1), 4);
+	(void)raise(SIGKILL);
+}
+
+static void flooded(void)
+{
+	struct keeper_state st = {0};
+	struct keeper_link again;
+	struct life l;
+	unsigned fds;
+	int fd = -1;
+
+	live(&l, flood);
+	ok(count(&l.link, KEEP_LEASE, &fds) < KEEPER_ITEMS_MAX, "there is an end to what is kept");
+	eq_int(l.end, KEEPER_LOST, "beyond which nobody goes on");
+	eq_int(keeper_save(&l.link, &st, &fd), 0, "all that is kept is handed over");
+	eq_int(keeper_load(fd, &again, &st), 0, "and taken");
+	for (struct keeper_item *x = again.items; x; x = x->next)
+		x->fd = -1; /* the same process has them twice */
+	keeper_release(&again);
+	keeper_release(&l.link);
+}
+
 int main(void)
 {
 	/* Its messages are for its log. */
 	(void)!freopen("/dev/null", "w", stderr);
 	heard();
 	lost();
+	babbled();
+	flooded();
 	return tap_done();
 }

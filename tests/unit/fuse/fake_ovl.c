@@ -327,13 +327,13 @@ int ovl_fsync(struct ovl *o, store_ino ino, bool datasync)
 	return atomic_load(&o->result);
 }
 
-int ovl_flush(struct ovl *o)
+int ovl_sync(struct ovl *o)
 {
 	atomic_fetch_add(&o->flushes, 1);
 	return atomic_load(&o->result);
 }
 
-bool ovl_opens_matter(const struct ovl *o)
+bool ovl_opens_matter(struct ovl *o)
 {
 	return atomic_load(&o->opens);
 }

@@ -23,6 +23,7 @@
 #include "fs/fuse/mount.h"
 #include "fs/fuse/session.h"
 #include "store/store.h"
+#include "tests/unit/fuse/real_env.h"
 
 struct run {
 	bool commit, ids, verbose, writeback;
@@ -80,43 +81,6 @@ static int parse(int argc, char **argv, struct run *r)
 	r->store = argv[optind];
 	r->command = argv + optind + 1;
 	return 0;
-}
-
-/* A root directory, owned as everything else here will be. */
-static int make_env(struct run *r)
-{
-	store_layer base;
-	struct store_batch *b;
-	struct rec_inode root = {.mode = S_IFDIR | 0755, .nlink = 2, .parent = STORE_ROOT_INO};
-	int res = store_layer_new(r->st, 0, &base);
-
-	(void)clock_gettime(CLOCK_REALTIME, &root.mtime);
-	root.atime = root.ctime = root.btime = root.mtime;
-	if (res == 0)
-		res = store_batch_begin(r->st, base, &b);
-	if (res < 0)
-		return res;
-	res = store_batch_inode(b, STORE_ROOT_INO, &root);
-	if (res == 0)
-		res = store_batch_commit(b);
-	else
-		store_batch_abort(b);
-	if (res == 0)
-		res = store_layer_seal(r->st, base);
-	return res < 0 ? res : store_env_create(r->st, "t", base, "test", &r->env);
-}
-
-static int open_store(struct run *r)
-{
-	struct diag diag = {0};
-	int res = store_open(r->store, STORE_CREATE, &diag, &r->st);
-
-	if (res < 0) {
-		(void)fprintf(stderr, "ovlrun: %s\n", diag.text);
-		return res;
-	}
-	res = store_env_get(r->st, "t", &r->env);
-	return res == -ENOENT ? make_env(r) : res;
 }
 
 static int mount_it(struct run *r, int *ret_fd)
@@ -239,7 +203,7 @@ int main(int argc, char **argv)
 		(void)fail("mount", res);
 		return 77;
 	}
-	res = open_store(&r);
+	res = real_env_open(r.store, &r.st, &r.env);
 	if (res < 0)
 		return fail("store", res);
 	status = serve(&r, fd);

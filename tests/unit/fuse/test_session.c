@@ -223,13 +223,20 @@ static int c_list(int arg)
 	return n == again ? n : -EBADMSG;
 }
 
-/* Dirty two pages of a shared mapping and leave it mapped; a negative @file unmaps it. */
+enum {
+	UNMAP = -1,
+	SYNC = -2
+};
+
+/* Dirty two pages of a shared mapping and leave it mapped; or what is to be done with it. */
 static int c_dirty(int file)
 {
 	static char *p;
 	int fd;
 
-	if (file < 0)
+	if (file == SYNC)
+		return msync(p, 65536, MS_SYNC) < 0 ? -errno : 0;
+	if (file == UNMAP)
 		return munmap(p, 65536) < 0 ? -errno : 0;
 	fd = open(name_of(file), O_RDWR | O_CLOEXEC);
 	if (fd < 0)
@@ -241,6 +248,18 @@ static int c_dirty(int file)
 	p[0] = 'x';
 	p[40000] = 'y';
 	return 0;
+}
+
+/* What another opening sees at the place that c_dirty() has changed first. */
+static int c_first(int file)
+{
+	int fd = open(name_of(file), O_RDONLY | O_CLOEXEC);
+	char c;
+	int r = fd < 0 ? -errno : pread(fd, &c, 1, 0) == 1 ? c : -ENODATA;
+
+	if (fd >= 0)
+		(void)close(fd);
+	return r;
 }
 
 static void on_signal(int sig)
@@ -448,7 +467,22 @@ static void test_push(struct rig *r, struct session *se, struct ovl *o)
 	before = atomic_load(&o->writes);
 	eq_int(session_push_dirty(se), 0, "once more");
 	eq_int(atomic_load(&o->writes), before, "with nothing to push");
-	eq_int(rig_do(r, c_dirty, -1), 0, "unmapped");
+	eq_int(rig_do(r, c_dirty, UNMAP), 0, "unmapped");
+}
+
+/* A page that may not be written: who else looks at the file must not go on seeing it. */
+static void test_refused_page(struct rig *r, struct ovl *o)
+{
+	int was = rig_do(r, c_first, 7), got = 0;
+
+	atomic_store(&o->result, -EACCES);
+	eq_int(rig_do(r, c_dirty, 7), 0, "stores into a shared mapping");
+	eq_int(rig_do(r, c_dirty, SYNC), -EACCES, "may not be, which their owner is told");
+	for (int i = 0; i < 1000 && got != was; i++, (void)usleep(2000))
+		got = rig_do(r, c_first, 7);
+	eq_int(got, was, "and nobody sees them any more");
+	atomic_store(&o->result, 0);
+	eq_int(rig_do(r, c_dirty, UNMAP), 0, "unmapped");
 }
 
 static bool readable(int fd, int ms)
@@ -486,6 +520,7 @@ int main(void)
 	test_listing(&r, &o, &n);
 	test_notify(&r, se, &o, &n);
 	test_push(&r, se, &o);
+	test_refused_page(&r, &o);
 	test_killpriv(&r, &o);
 	ok(!readable(session_ended_fd(se), 0), "the session goes on");
 	eq_int(mount_detach(r.mnt, false), 0, "unmount");

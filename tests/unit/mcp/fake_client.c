@@ -59,6 +59,12 @@ const char *client_env(const struct client *c)
 	return c->env;
 }
 
+int client_keep_spare(struct client *c)
+{
+	(void)c;
+	return 0;
+}
+
 int client_ctl_get(struct client *c, struct diag *diag, struct ctl **ret)
 {
 	if (strcmp(c->env, "default") != 0 && strcmp(c->env, "other") != 0)
@@ -303,6 +309,13 @@ static int collect(struct run *r, int status, struct run_result *ret)
 	return 1;
 }
 
+bool run_command(struct run *r, struct run_result *ret)
+{
+	(void)r;
+	(void)ret;
+	return false;
+}
+
 int run_wait(struct run *r, uint64_t timeout_ms, struct run_result *ret)
 {
 	long long until = timeout_ms > 1000000000ull ? 0 : io_now_ms() + (long long)timeout_ms;
@@ -325,15 +338,19 @@ int run_wait(struct run *r, uint64_t timeout_ms, struct run_result *ret)
 	}
 }
 
-int run_input(struct run *r, const void *p, size_t n)
+ssize_t run_input(struct run *r, const void *p, size_t n)
 {
+	ssize_t done;
+
 	if (r->in_fd < 0)
 		return -EPIPE;
 	if (!n) {
 		(void)close(steal_fd(&r->in_fd));
 		return 0;
 	}
-	return io_write_full(r->in_fd, p, n);
+	(void)fcntl(r->in_fd, F_SETFL, O_NONBLOCK);
+	done = write(r->in_fd, p, n);
+	return done >= 0 ? done : errno == EAGAIN ? 0 : -EPIPE;
 }
 
 void client_run_free(struct client_run *cr)
@@ -387,9 +404,48 @@ int ctl_commit(struct ctl *c, const char *message, const char *label, const char
 	return 0;
 }
 
+int ctl_checkpoint(struct ctl *c, const char *message, const char *label, struct diag *diag,
+		   struct ctl_commit *ret)
+{
+	(void)c;
+	(void)message;
+	(void)label;
+	(void)diag;
+	(void)ret;
+	return -ENODATA;
+}
+
 void ctl_commit_release(struct ctl_commit *c)
 {
 	free(c->message);
+}
+
+int ctl_tag(struct ctl *c, const char *name, const char *rev, bool force, struct diag *diag,
+	    struct ctl_ref *ret)
+{
+	(void)c;
+	(void)rev;
+	(void)force;
+	(void)diag;
+	*ret = (struct ctl_ref){0};
+	(void)snprintf(ret->name, sizeof(ret->name), "%s", name);
+	return 0;
+}
+
+void ctl_ref_release(struct ctl_ref *r)
+{
+	free(r->message);
+}
+
+int ctl_refs(struct ctl *c, bool all, struct diag *diag,
+	     int (*fn)(void *arg, const struct ctl_ref *r), void *arg)
+{
+	(void)c;
+	(void)all;
+	(void)diag;
+	(void)fn;
+	(void)arg;
+	return 0;
 }
 
 int ctl_rollback(struct ctl *c, const char *rev, bool force, struct diag *diag,
@@ -494,4 +550,46 @@ int ctl_changes(struct ctl *c, uint64_t token, struct diag *diag, uint64_t *ret_
 	(void)diag;
 	*ret_token = token + 1;
 	return fn(arg, "/workspace/changed.c", 'M');
+}
+
+int ctl_gc(const struct ctl_gc_opts *o, struct diag *diag, struct ctl_gc_sum *ret)
+{
+	(void)diag;
+	*ret = (struct ctl_gc_sum){.layers = 2, .records = 5, .chunks = 1, .chunk_bytes = 2048};
+	return o->progress && o->progress(o->arg, "looking", 1, 2) ? -ECANCELED : 0;
+}
+
+/* Nothing is provisioned here: its tools are not listed without a base of their own. */
+int client_run_keep(struct client_run *cr, struct diag *diag)
+{
+	(void)cr;
+	return diag_set(diag, -ENOENT, "nothing is provisioned");
+}
+
+int client_run_drop(struct client_run *cr, struct diag *diag)
+{
+	(void)cr;
+	(void)diag;
+	return 0;
+}
+
+int run_output(struct run *r, int stream, struct buf *head, struct buf *tail, uint64_t *ret_skipped)
+{
+	(void)r;
+	(void)stream;
+	(void)head;
+	(void)tail;
+	*ret_skipped = 0;
+	return 0;
+}
+
+int ctl_ls(struct ctl *c, const char *rev, const char *path, bool below, struct diag *diag,
+	   int (*fn)(void *arg, const struct ctl_file *f), void *arg)
+{
+	(void)c;
+	(void)rev;
+	(void)below;
+	(void)fn;
+	(void)arg;
+	return diag_set(diag, -ENOENT, "%s is not there", path);
 }

@@ -1,4 +1,4 @@
-/* The MCP server over fake_client.c, for tests/unit/mcp/protocol.py. */
+/* The MCP server over fake_client.c, for tests/mcp/raw.py, ends.py and calls.py. */
 #include "mcp/serve.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
+#include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -68,9 +70,62 @@ static void test_ends(void)
 	(void)close(b);
 }
 
+/* Short lines are what costs diff most: without a limit several hundred MiB, outside the sandbox. */
+static void test_memory(void)
+{
+	const size_t n = 12 << 20;
+	char *bytes = malloc(n + 1);
+	struct buf out = {0};
+	int a, b, r;
+	bool cut;
+
+	if (!bytes)
+		tap_fatal("no memory");
+	bytes[n] = 0;
+	for (size_t i = 0; i < n; i++)
+		bytes[i] = i % 2 ? '\n' : (char)('a' + i / 2 % 23);
+	a = content(bytes, 20);
+	for (size_t i = 0; i < n; i++)
+		bytes[i] = i % 2 ? '\n' : (char)('a' + i / 2 % 19);
+	b = content(bytes, 21);
+	r = hostdiff_unified(a, b, "a", "b", 4096, &out, &cut);
+	ok(r == -E2BIG || r == -ETIMEDOUT, "many short lines end without a diff: %d", r);
+	buf_release(&out);
+	(void)close(a);
+	(void)close(b);
+	free(bytes);
+}
+
+/* What people have: a full side of short lines, and few of them changed. */
+static void test_short_lines(void)
+{
+	const size_t n = (16u << 20) / 11;
+	struct buf text = {0}, out = {0};
+	int a, b, r = 0;
+	bool cut;
+
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = buf_printf(&text, "%010zu\n", i * 6007);
+	if (r < 0 || buf_put(&text, "", 1) < 0)
+		tap_fatal("no memory");
+	a = content((const char *)text.data, 20);
+	for (size_t i = 0; i < n; i += 5000)
+		text.data[i * 11] = 'x';
+	b = content((const char *)text.data, 21);
+	r = hostdiff_unified(a, b, "a", "b", 65536, &out, &cut);
+	eq_int(r, 1, "two sides of 16 MiB in lines of ten bytes are compared");
+	ok(!cut && out.len > 1000, "to the end: %zu bytes", out.len);
+	buf_release(&text);
+	buf_release(&out);
+	(void)close(a);
+	(void)close(b);
+}
+
 int main(void)
 {
 	test_numbers();
 	test_ends();
+	test_memory();
+	test_short_lines();
 	return tap_done();
 }

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "mcp/record.h"
 #include "mcp/shelltext.h"
 #include "mcp/until.h"
 #include "tests/lib/tap.h"
@@ -83,12 +84,13 @@ static void test_background(struct jobs *js)
 
 static void test_ids(struct jobs *js)
 {
+	struct record *rec;
 	struct jobs *other;
 	struct job *a = must(js, "true", false), *b;
 	struct job_info ia, ib;
 
 	end(a);
-	if (jobs_new(&other))
+	if (record_new(NULL, &rec) || jobs_new(rec, NULL, NULL, &other))
 		tap_fatal("jobs_new");
 	b = must(other, "true", false);
 	end(b);
@@ -100,6 +102,43 @@ static void test_ids(struct jobs *js)
 	job_put(b);
 	eq_int(jobs_wait_all(other, io_now_ms()), true, "nothing runs");
 	jobs_free(other);
+	record_free(rec);
+}
+
+/* A record that is full has the ends of all that it has begun to tell, and that of the server. */
+static void test_full_record(void)
+{
+	char dir[] = "/tmp/rattan-test-XXXXXX", cmd[64], text[200], id[JOB_ID_MAX];
+	struct record *old, *next;
+	struct record_job j, lost[4];
+	int n = 0, all = 0;
+	uint32_t nonce;
+
+	if (!mkdtemp(dir) || record_new(dir, &old) || record_new(dir, &next))
+		tap_fatal("records");
+	nonce = record_nonce(old);
+	(void)snprintf(text, sizeof(text), "%0150d", 0);
+	for (; n < 30000; n++) {
+		(void)snprintf(id, sizeof(id), "j%d-%08x", n, nonce);
+		/* Of the first ones the end comes last. */
+		if (record_job(old, id, "default", text) && n >= 32)
+			record_job_end(old, id, "exit 7");
+	}
+	for (n = 1; n < 32; n++) {
+		(void)snprintf(id, sizeof(id), "j%d-%08x", n, nonce);
+		record_job_end(old, id, "exit 8");
+	}
+	record_free(old);
+	for (n = 1; n < 32; n++) {
+		(void)snprintf(id, sizeof(id), "j%d-%08x", n, nonce);
+		all += record_find(next, id, &j) && j.ended && !strcmp(j.how, "exit 8");
+	}
+	eq_int(all, 31, "how they ended is known, and that their server ended in order");
+	eq_int(record_lost(next, "default", lost, 4), 1, "one was lost");
+	ok(!strncmp(lost[0].id, "j0-", 3), "the first (%s)", lost[0].id);
+	record_free(next);
+	(void)snprintf(cmd, sizeof(cmd), "rm -rf %s", dir);
+	(void)!system(cmd); /* NOLINT: a name that we made */
 }
 
 /* Old ones make room, and memory does not grow. */
@@ -211,11 +250,12 @@ int main(void)
 	const struct ctl_env_opts o = {.env = "default"};
 	struct jobs *js;
 
-	if (client_new(&o, &client) || jobs_new(&js))
+	if (client_new(&o, &client) || jobs_new(NULL, NULL, NULL, &js))
 		tap_fatal("start");
 	test_foreground(js);
 	test_background(js);
 	test_ids(js);
+	test_full_record();
 	test_kept(js);
 	test_output(js);
 	test_until(js);

@@ -25,6 +25,10 @@ static void test_clean(void)
 	CLEAN("\033]0;title\007x\033]8;;u\033\\y", "xy", "titles and links");
 	CLEAN("\033(Bx\033=y\033", "xy", "short sequences, and one cut off");
 	CLEAN("\033[12", "", "a cut off colour");
+	CLEAN("\xc2\x9b"
+	      "31mred\xc2\x9d"
+	      "0;title\xc2\x85\xc3\xa9",
+	      "31mred0;title\xc3\xa9", "control characters of eight bits");
 	CLEAN("10%\r20%\r30%\ndone\n", "30%\ndone\n", "a progress bar");
 	CLEAN("a\r\nb\r\n", "a\nb\n", "CRLF");
 	CLEAN("first\nab\rc", "first\nc", "only the line is overwritten");

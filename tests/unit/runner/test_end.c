@@ -5,19 +5,15 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 
+#include "base/cleanup.h"
 #include "base/io.h"
+#include "runner/orphan.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/sanitizer.h"
 #include "tests/unit/runner/rig.h"
-
-#if defined(__SANITIZE_THREAD__)
-#define UNDER_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define UNDER_TSAN 1
-#endif
-#endif
 
 /* Everything ignored, forked twice, a session of its own, and a mark in its command line. The mark is
  * this test's pid, so that tests beside each other do not count each other's. */
@@ -58,6 +54,42 @@ static int wait_marked(int at_least)
 	while ((n = count_marked()) < at_least && io_now_ms() < end)
 		(void)usleep(20000);
 	return n;
+}
+
+/* bwraps of this test, inner and outer: they have its own copy of stage3 open. */
+static int count_bwraps(void)
+{
+	cleanup_dir DIR *d = opendir("/proc");
+	const struct dirent *e;
+	int n = 0;
+
+	while (d && (e = readdir(d))) {
+		cleanup_buf struct buf b = {0};
+		char path[300], at[300];
+		ssize_t len;
+
+		(void)snprintf(path, sizeof(path), "/proc/%s/fd/6", e->d_name);
+		len = readlink(path, at, sizeof(at) - 1);
+		at[len < 0 ? 0 : len] = 0;
+		(void)snprintf(path, sizeof(path), "/proc/%s/cmdline", e->d_name);
+		n += !strcmp(at, rig_stage3) && io_read_file(AT_FDCWD, path, 4096, &b) == 0 &&
+		     b.len > 6 && !memcmp(b.data, "bwrap", 6);
+	}
+	return n;
+}
+
+static void own_stage3(void)
+{
+	static char own[sizeof(rig_dir) + 16];
+	cleanup_buf struct buf b = {0};
+	cleanup_fd int fd = -1;
+
+	(void)snprintf(own, sizeof(own), "%s/stage3", rig_dir);
+	fd = open(own, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+	if (fd < 0 || io_read_file(AT_FDCWD, rig_stage3, 64 << 20, &b) < 0 ||
+	    io_write_full(fd, b.data, b.len) < 0)
+		tap_fatal("no copy of stage3");
+	rig_stage3 = own;
 }
 
 static int wait_none(void)
@@ -171,7 +203,7 @@ static void test_thread_ends(void)
 	free(o);
 }
 
-#ifndef UNDER_TSAN
+#if !UNDER_TSAN
 static int write_map(const char *file, unsigned id)
 {
 	char text[32];
@@ -245,6 +277,60 @@ static void test_namespaces(void)
 	free(o);
 }
 
+/* As in a container: processes of this user, one PID namespace further in, with a sandbox of their own. */
+static void __attribute__((noreturn)) contained(void)
+{
+	unsigned uid = geteuid(), gid = getegid();
+	struct run_result res = {0};
+	struct run_spec s;
+	int fd, status;
+	pid_t pid;
+
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID) < 0)
+		_exit(90);
+	fd = open("/proc/self/setgroups", O_WRONLY | O_CLOEXEC);
+	if (fd >= 0 && write(fd, "deny", 4) == 4)
+		(void)close(fd);
+	if (!write_map("/proc/self/uid_map", uid) || !write_map("/proc/self/gid_map", gid))
+		_exit(91);
+	pid = fork();
+	if (pid == 0) {
+		struct run *r;
+
+		if (mount("proc", "/proc", "proc", 0, NULL) < 0)
+			_exit(92);
+		rig_spec(&s);
+		s.shell = "touch up; until [ -e go ]; do sleep 0.02; done";
+		r = rig_start(&s);
+		(void)!run_wait(r, 60000, &res);
+		run_free(r);
+		_exit(res.state == RUN_EXITED ? res.code : 93);
+	}
+	(void)waitpid(pid, &status, 0);
+	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 94);
+}
+
+static void test_contained(void)
+{
+	int status = 0;
+	pid_t pid;
+
+	(void)fflush(stdout);
+	pid = fork();
+	if (pid == 0)
+		contained();
+	for (int i = 0; i < 1000 && access("up", F_OK) < 0; i++)
+		(void)usleep(10000);
+	ok(access("up", F_OK) == 0, "a command runs in a PID namespace below");
+	orphan_end_all();
+	(void)close(open("go", O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	(void)waitpid(pid, &status, 0);
+	ok(WIFEXITED(status) && WEXITSTATUS(status) == 0,
+	   "its bwrap, whose parent is none, is not taken for a remnant: %d", WEXITSTATUS(status));
+	(void)unlink("up");
+	(void)unlink("go");
+}
+
 #endif
 
 static void *many(void *arg)
@@ -269,6 +355,60 @@ static void *many(void *arg)
 		free(o);
 	}
 	return (void *)(intptr_t)bad;
+}
+
+/* bwrap's child waits for bwrap at first, and for ever when that is killed meanwhile. */
+static void test_early(void)
+{
+	struct run_spec s;
+	struct run_result res;
+	int left = 0;
+
+	rig_spec(&s);
+	s.shell = "true";
+	for (int i = 0; i < 200; i++) {
+		struct run *r = rig_start(&s);
+
+		(void)usleep((unsigned)i * 30);
+		(void)run_kill(r, 0);
+		left += run_wait(r, 20000, &res) != 1;
+		run_free(r);
+	}
+	eq_int(left, 0, "each that is killed in its first moments ends");
+	for (int i = 0; i < 200 && count_bwraps(); i++)
+		(void)usleep(10000);
+	eq_int(count_bwraps(), 0, "and no process waits for its bwrap");
+}
+
+/* The same when all of them are left by one that was killed. */
+static void test_swept(void)
+{
+	int status;
+	pid_t pid;
+
+	(void)fflush(stdout);
+	for (int i = 0; i < 30; i++) {
+		pid = _Fork();
+		if (pid == 0) {
+			struct run_spec s;
+			struct run *r;
+
+			rig_spec(&s);
+			s.shell = "true";
+			for (;;)
+				if (run_start(&s, NULL, &r) == 0)
+					run_free(r);
+		}
+		(void)usleep(20000 + (unsigned)i * 1000);
+		(void)kill(pid, SIGKILL);
+		(void)waitpid(pid, &status, 0);
+	}
+	orphan_end_all();
+	for (int i = 0; i < 500 && count_bwraps(); i++) {
+		(void)usleep(10000);
+		orphan_end_all();
+	}
+	eq_int(count_bwraps(), 0, "what killed processes have left is found");
 }
 
 static void test_many(void)
@@ -300,17 +440,21 @@ int main(int argc, char **argv)
 		"trap '' TERM HUP INT QUIT; (setsid sh -c 'trap \"\" TERM HUP; (trap \"\" TERM; "
 		"sleep %s & sleep %s)' &); while :; do sleep %s; done",
 		mark, mark, mark);
+	own_stage3();
 	before = count_fds();
 	test_thread_ends();
 	test_background();
 	killed_owner(-1, -1, "in none");
-#ifdef UNDER_TSAN
+#if UNDER_TSAN
 	ok(1,
 	   "a namespace cannot be entered: ThreadSanitizer has a thread in every process # SKIP");
 #else
 	test_namespaces();
+	test_contained();
 #endif
 	test_killed_bwrap();
+	test_early();
+	test_swept();
 	test_many();
 	eq_int(count_fds(), before, "no descriptor is left over");
 	rig_end();

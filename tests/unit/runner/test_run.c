@@ -137,7 +137,9 @@ static void test_environment(void)
 static void test_input(void)
 {
 	struct run_spec s;
+	size_t taken = 0;
 	struct run *r;
+	ssize_t n;
 
 	rig_shell("cat; echo end", &o);
 	eq_str(o.out, "end\n", "no input is an empty one");
@@ -152,7 +154,7 @@ static void test_input(void)
 	s.stdin_data = "a\n";
 	s.stdin_len = 2;
 	r = rig_start(&s);
-	eq_int(run_input(r, "b\n", 2), 0, "more input");
+	eq_int(run_input(r, "b\n", 2), 2, "more input");
 	eq_int(run_input(r, NULL, 0), 0, "its end");
 	eq_int(run_input(r, "c\n", 2), -EPIPE, "nothing after the end");
 	rig_finish(r, &o);
@@ -164,6 +166,16 @@ static void test_input(void)
 	s.stdin_len = 1 << 20;
 	rig_run(&s, &o);
 	eq_int(o.res.code, 4, "input that nobody reads holds nothing up");
+	s.keep_input = true;
+	s.shell = "sleep 60";
+	s.stdin_len = 0;
+	r = rig_start(&s);
+	while ((n = run_input(r, s.stdin_data, 1 << 20)) > 0 && taken < 16 << 20)
+		taken += (size_t)n;
+	ok(n == 0 && taken >= 1 << 20, "nor more of it later, which is not taken");
+	eq_int(run_kill(r, 0), 0, "and it can be killed");
+	rig_finish(r, &o);
+	eq_int(o.res.signal, SIGKILL, "as it is");
 	free((void *)(uintptr_t)s.stdin_data);
 }
 
@@ -251,6 +263,74 @@ static void test_time(void)
 	   o.res.sys_s, (unsigned long long)o.res.max_rss);
 }
 
+/* The output and the code are the same whether bash is asked for a note or not. */
+static void same_noted(const char *text, const char *pipe)
+{
+	static struct rig_out with;
+	struct run_spec s;
+
+	rig_spec(&s);
+	s.shell = text;
+	rig_run(&s, &o);
+	s.note = true;
+	rig_run(&s, &with);
+	ok(with.res.state == o.res.state && with.res.code == o.res.code, "%.12s: %d and %d", text,
+	   o.res.code, with.res.code);
+	eq_str(with.out, o.out, "the same output");
+	eq_str(with.err, o.err, "and errors");
+	eq_str(with.res.pipe, pipe, "and what became of the pipe");
+}
+
+/* With sh alone nothing reads the note's script, and no bash further down is led to it. */
+static void test_note_without_bash(void)
+{
+	static const char *const posix[] = {"POSIXLY_CORRECT=1", NULL};
+	static const char *const traced[] = {"SHELLOPTS=xtrace", NULL};
+	struct run_spec s;
+	char root[64];
+
+	(void)snprintf(root, sizeof(root), "%s/root", rig_dir);
+	ok(system("mkdir -p root/bin root/dev root/proc root/tmp root/run root/etc root/home && "
+		  "cp -L /bin/sh root/bin/sh && cp -L --parents $(ldd /bin/sh | grep -o '/[^ ]*') root") ==
+		   0, /* NOLINT: fixed words */
+	   "a root with sh and without bash");
+	rig_spec(&s);
+	s.root = root;
+	s.writable = NULL;
+	s.cwd = "/";
+	s.note = true;
+	s.shell = "echo ${BASH_ENV-none}";
+	rig_run(&s, &o);
+	eq_str(o.out, "none\n", "sh is told of no script (%s: %s)", o.res.step, o.res.error);
+	rig_spec(&s);
+	s.note = true;
+	s.env = posix;
+	s.shell = "echo ${BASH_ENV-none}; ls /proc/self/fd/3 2>&1 | grep -c cannot";
+	rig_run(&s, &o);
+	eq_str(o.out, "none\n1\n", "nor bash where it would not read it");
+	s.env = traced;
+	s.shell = "false | true";
+	rig_run(&s, &o);
+	ok(!strstr(o.err, "unset BASH_ENV"), "nor where it would say what it reads");
+}
+
+static void test_note(void)
+{
+	same_noted("false | true", "1 0");
+	same_noted("set -x; cd /; false", "");
+	same_noted("set -eu; unset PWD; true | (exit 3); exit 9", "0 3");
+	same_noted("set -u; unset PWD; (exit 2) | true; exit 9", "2 0");
+	same_noted("ulimit -f 0; true | true; exit 3", "");
+	same_noted("trap 'echo D' DEBUG; false | true", "");
+	same_noted("printf() { echo mine; }; false | true", "1 0");
+	same_noted("set -e; mkdir /dev/shm/.rattan-end; true | true; exit 3", "");
+	same_noted("trap 'echo mine; exit 4' EXIT; false | true; exit 3", "");
+	same_noted("cd /; if", "");
+	same_noted("cd /; exec false", "");
+	same_noted("cd /; kill -TERM $$", "");
+	same_noted("cat <<E | cat\n$LINENO '\"\nE\necho $LINENO; nosuch | true", "127 0");
+}
+
 int main(int argc, char **argv)
 {
 	rig_setup(argc, argv);
@@ -260,6 +340,8 @@ int main(int argc, char **argv)
 	test_input();
 	test_kept();
 	test_time();
+	test_note();
+	test_note_without_bash();
 	rig_end();
 	return tap_done();
 }

@@ -246,6 +246,35 @@ static void test_lies(void)
 	way_out_release(&w);
 }
 
+static void test_late(void)
+{
+	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	const struct net_msg ready = {.kind = NET_MSG_READY};
+	struct way_out w;
+	int sv[2];
+
+	for (int served = 0; served < 2; served++) {
+		way_out_init(&w, &lock);
+		if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
+			tap_fatal("socketpair");
+		w.control = sv[0];
+		w.state = WAY_OUT_ASKED;
+		w.serve_by = 5000;
+		way_out_check(&w, 4999);
+		eq_int(w.state, WAY_OUT_ASKED, "there is time");
+		if (served && send(sv[1], &ready, sizeof(ready), 0) < 0)
+			tap_fatal("send");
+		way_out_read(&w);
+		way_out_check(&w, 5000);
+		eq_int(w.state, served ? WAY_OUT_SERVED : WAY_OUT_LOST, "and then %s",
+		       served ? "it was used" : "no more");
+		eq_int(w.error, served ? 0 : ETIMEDOUT, "with a reason");
+		eq_int(w.serve_by, 0, "once");
+		(void)close(sv[1]);
+		way_out_release(&w);
+	}
+}
+
 static void test_missing(void)
 {
 	static const char *const programs[] = {"./text", NULL};
@@ -263,13 +292,17 @@ static void test_missing(void)
 	rig_run(&s, &o);
 	ok(o.res.state == RUN_NOT_STARTED && o.res.code == 125 && !strcmp(o.res.step, "network"),
 	   "107: no program: %s: %s", o.res.step, o.res.error);
-	s.net = try_path; /* ends at once */
+	s.net = "/bin/true"; /* ends at once */
 	rig_run(&s, &o);
 	ok(o.res.state == RUN_NOT_STARTED && !strcmp(o.res.step, "network"),
 	   "107: one that ends: %s: %s", o.res.step, o.res.error);
 	s.net = "/bin/cat"; /* lives, and serves nobody: its standard input is at its end, so not for long */
 	rig_run(&s, &o);
 	ok(o.res.state == RUN_NOT_STARTED, "107: one that serves nobody: %s", o.res.error);
+	s.net = try_path; /* waits */
+	rig_run(&s, &o);
+	ok(o.res.state == RUN_NOT_STARTED && !strcmp(o.res.step, "network") && !o.res.timed_out,
+	   "107: one that never begins to: %s", o.res.error);
 	ok(access("ran", F_OK) < 0, "and in none of these the command has run");
 	d.text[0] = 0;
 	spec(&s, "true");
@@ -368,6 +401,7 @@ int main(int argc, char **argv)
 	test_vars();
 	test_long_lists();
 	test_lies();
+	test_late();
 	test_missing();
 	test_ends();
 	(void)kill(server, SIGKILL);

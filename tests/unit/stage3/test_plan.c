@@ -130,6 +130,8 @@ static void test_plan_decode__rejects(void)
 		{"version", FIELD(version), STAGE3_VERSION + 1},
 		{"unknown flag", FIELD(flags), STAGE3_PLAN_ALL + 1},
 		{"shell text with arguments", FIELD(flags), STAGE3_PLAN_SHELL},
+		{"the background of no terminal", FIELD(flags), STAGE3_PLAN_TTY_BACK},
+		{"a note of no shell", FIELD(flags), STAGE3_PLAN_NOTE},
 		{"no argument", FIELD(argc), 0},
 		{"too many arguments", FIELD(argc), UINT32_MAX},
 		{"one argument more than there is", FIELD(argc), 3},

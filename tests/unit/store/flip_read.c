@@ -17,6 +17,7 @@ struct reading {
 	size_t nread;
 	store_ino dirs[8];
 	size_t ndirs;
+	unsigned listed, bad;
 };
 
 static int one_extent(void *arg, const struct store_extent *e)
@@ -133,6 +134,8 @@ static int one_name(void *arg, const char *name, size_t len, const struct rec_na
 {
 	struct reading *r = arg;
 
+	r->listed++;
+	r->bad += n->ino == STORE_DAMAGED_INO;
 	if (n->ino == STORE_DAMAGED_INO)
 		fprintf(r->out, "!");
 	fprintf(r->out, "%llu", (unsigned long long)n->ino);
@@ -161,6 +164,18 @@ static void put_names(struct reading *r)
 	}
 }
 
+/* How many there were is told where none of it is damaged. */
+static void put_listing(struct reading *r, store_ino dir)
+{
+	int e;
+
+	r->listed = r->bad = 0;
+	e = store_view_names(r->v, dir, one_name, r);
+	fprintf(r->out, "names %d\n", e);
+	if (e == 0 && !r->bad)
+		fprintf(r->out, "listed of %llu: %u\n", (unsigned long long)dir, r->listed);
+}
+
 static void read_layer(struct reading *r, store_layer layer)
 {
 	int e = store_view_open(r->s, layer, &r->v);
@@ -172,8 +187,8 @@ static void read_layer(struct reading *r, store_layer layer)
 		fprintf(r->out, "%llu:", (unsigned long long)ino);
 		put_inode(r, ino);
 	}
-	fprintf(r->out, "names %d\n", store_view_names(r->v, 1, one_name, r));
-	fprintf(r->out, "names %d\n", store_view_names(r->v, SAMPLE_DIR, one_name, r));
+	put_listing(r, 1);
+	put_listing(r, SAMPLE_DIR);
 	put_names(r);
 	store_view_close(r->v);
 }

@@ -91,6 +91,64 @@ static void charged(struct store *s)
 	   "a layer is charged once for what it brought in");
 }
 
+static uint64_t bytes_of(struct store *s, store_layer layer)
+{
+	struct store_layer_info info;
+
+	if (store_layer_get(s, layer, &info) < 0)
+		tap_fatal("layer");
+	return info.bytes;
+}
+
+/* A batch with @data as extent @at, and as a chunk of its own; or the same that is given up. */
+static int with_records(struct store *s, store_layer layer, const void *data, size_t len,
+			uint64_t at, bool give_up, struct digest *ret)
+{
+	struct store_extent x = {.block = at, .len = (uint32_t)len};
+	struct store_batch *b;
+	int r;
+
+	if (store_batch_begin(s, layer, &b) < 0)
+		tap_fatal("begin");
+	r = store_batch_chunk(b, data, len, &x.chunk);
+	*ret = x.chunk;
+	if (r == 0)
+		r = store_batch_extent(b, 71, &x);
+	if (r == 0 && !give_up)
+		return store_batch_commit(b);
+	store_batch_abort(b);
+	return r;
+}
+
+static void with_a_batch(struct store *s)
+{
+	struct store_stats before, after;
+	struct digest d, none;
+	struct store_env e;
+	uint64_t written;
+
+	noise(block, sizeof(block), 778);
+	if (store_env_create(s, "small", 0, NULL, &e) < 0)
+		tap_fatal("setup");
+	eq_int(with_records(s, e.open, block, STORE_SMALL + 1, 0, false, &none), -EINVAL,
+	       "a chunk with a batch: none that takes more than a page");
+	eq_int(with_records(s, e.open, block, 3000, 0, true, &d), 0, "a batch is given up");
+	eq_int(store_chunk_get(s, &d, got, sizeof(got)), -ENOENT, "and nothing of it is there");
+	written = store_written(s);
+	eq_int(with_records(s, e.open, block, STORE_SMALL, 0, false, &d), 0, "the largest");
+	eq_int(store_chunk_get(s, &d, got, sizeof(got)), STORE_SMALL, "is there");
+	ok(!memcmp(got, block, STORE_SMALL), "byte for byte");
+	ok(store_written(s) >= written + STORE_SMALL, "counted as new");
+	eq_int((long long)bytes_of(s, e.open), STORE_SMALL, "and charged to the layer");
+	if (store_stats(s, &before) < 0)
+		tap_fatal("stats");
+	eq_int(with_records(s, e.open, block, STORE_SMALL, 1, false, &d), 0, "the same again");
+	if (store_stats(s, &after) < 0)
+		tap_fatal("stats");
+	eq_int(after.chunks - before.chunks, 0, "S3: kept once");
+	eq_int((long long)bytes_of(s, e.open), STORE_SMALL, "and charged once");
+}
+
 /* S4: flip one byte of a chunk on disk; it is refused, its neighbours are not. */
 static void damage(const char *dir)
 {
@@ -221,6 +279,7 @@ int main(void)
 	sizes(s);
 	once(s);
 	charged(s);
+	with_a_batch(s);
 	store_close(s);
 	damage(dir);
 	full();

@@ -1,4 +1,5 @@
 /* store: environments, commits, moves, refs and revisions. */
+#include "base/cleanup.h"
 #include "tests/unit/store/store_test.h"
 
 static void write_one(struct store *s, store_layer layer, const char *name)
@@ -346,6 +347,79 @@ static void ambiguous(struct store *s)
 	revision(s, NULL, "ABABABABABAC", 0, d.layer);
 }
 
+static void tag_names(void)
+{
+	static const char *const bad[] = {"",     ".a",       "-a",      "a/b",  "a b",
+					  "a:b",  "a~1",      "head",    "HEAD", "base",
+					  "beef", "20261130", "\xc3\xa4"};
+	char long_name[STORE_TAG_MAX + 2];
+
+	memset(long_name, 'x', sizeof(long_name) - 1);
+	long_name[sizeof(long_name) - 1] = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		ok(!store_tag_valid(bad[i]), "'%s' is no tag", bad[i]);
+	ok(!store_tag_valid(long_name) && store_tag_valid(long_name + 1), "64 bytes are fine");
+	ok(store_tag_valid("v1.2-rc_3") && store_tag_valid("bad") && store_tag_valid("beefs"),
+	   "good names");
+}
+
+static void tags(struct store *s)
+{
+	struct store_commit c = commit_of("tags3"), again = commit_of("tags4");
+	store_layer one, two, was = 7, l;
+	struct store_env e, f;
+	struct log log = {""};
+
+	if (store_env_create(s, "tags", 0, NULL, &e) < 0)
+		tap_fatal("create");
+	one = seal(s, &e, "tags1");
+	two = seal(s, &e, "tags2");
+	eq_int(store_tag_set(s, "tags", "v1", one, false, &was), 0, "set");
+	eq_int((int)was, 0, "it named nothing");
+	eq_int(store_tag_set(s, "tags", "v1", one, false, &was), 0, "the same again");
+	eq_int(store_tag_set(s, "tags", "v1", two, false, &was), -EEXIST, "another state");
+	ok(was == one, "what has the name is told");
+	eq_int(store_tag_set(s, "tags", "v1", two, true, &was), 0, "moved");
+	ok(was == one && store_tag_get(s, "tags", "v1", &l) == 0 && l == two, "from and to");
+	eq_int(store_tag_set(s, "tags", "v0", one, false, &was), 0, "another");
+	eq_int(store_tag_set(s, "tags", "open", e.open, false, &was), -EINVAL, "of what is open");
+	eq_int(store_tag_set(s, "tags", "none", 99999, false, &was), -ENOENT, "of no layer");
+	eq_int(store_tag_set(s, "tags", "a b", one, false, &was), -EINVAL, "a bad name");
+	revision(s, "tags", "v1", 0, two);
+	revision(s, "tags", "v1~1", 0, one);
+	revision(s, "rev", "v1", -ENOENT, 0);
+	revision(s, NULL, "v1", -ENOENT, 0);
+	if (store_ref_set(s, "tag/v0", two) < 0)
+		tap_fatal("ref");
+	revision(s, "tags", "v0", 0, one);
+	revision(s, "tags", "tag/v0", 0, two);
+	revision(s, "rev", "v0", 0, two);
+	/* With the commit, or not at all. */
+	f = e;
+	eq_int(store_env_seal_tagged(s, &e, &c, "v1"), -EEXIST, "a commit under a taken name");
+	ok(!memcmp(&e, &f, sizeof(e)) && store_env_get(s, "tags", &f) == 0 && f.head == two,
+	   "is none");
+	eq_int(store_env_seal_tagged(s, &e, &c, "a b"), -EINVAL, "nor under a bad one");
+	eq_int(store_env_seal_tagged(s, &e, &c, "v3"), 0, "a commit with a tag");
+	revision(s, "tags", "v3", 0, c.layer);
+	/* Of its history alone. */
+	eq_int(store_env_fork(s, "tags", "tagfork", two, &f), 0, "fork");
+	revision(s, "tagfork", "v0", 0, one);
+	revision(s, "tagfork", "v1", 0, two);
+	revision(s, "tagfork", "v3", -ENOENT, 0);
+	eq_int(store_tag_del(s, "tagfork", "v1"), 0, "delete");
+	eq_int(store_tag_del(s, "tagfork", "v1"), -ENOENT, "twice");
+	revision(s, "tags", "v1", 0, two);
+	if (store_env_seal(s, &f, &again) < 0 ||
+	    store_tag_set(s, "tagfork", "own", again.layer, false, &was) < 0)
+		tap_fatal("fork's own");
+	eq_int(store_env_remove(s, "tagfork"), 0, "remove");
+	if (store_refs(s, add_ref, &log) < 0)
+		tap_fatal("refs");
+	ok(!strstr(log.text, "env/tagfork/") && strstr(log.text, "env/tags/tag/v3"),
+	   "tags go with their environment");
+}
+
 static int count_env(void *arg, const struct store_env *e)
 {
 	int *n = arg;
@@ -397,6 +471,8 @@ int main(void)
 	refs(s);
 	revisions(s);
 	ambiguous(s);
+	tag_names();
+	tags(s);
 	forks(s);
 	store_close(s);
 	reopened(dir);

@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 
+#include "store/synclog.h"
 #include "tests/unit/store/store_test.h"
 
 static uint8_t block[STORE_BLOCK], got[STORE_BLOCK];
@@ -133,6 +134,18 @@ static void names_fill(struct store *s, store_layer open)
 	eq_int(seen, n * 200, "whole batches are there, no halves");
 }
 
+/* A log of an environment does without the last of the room. */
+static void log_stands_back(struct store *s, store_layer open)
+{
+	struct store_log *l;
+
+	if (store_log_open(s, "e", &l) < 0)
+		tap_fatal("store_log_open");
+	eq_int(store_log_append(l, open, 1, "x", 1), -ENOSPC, "no log is made of it");
+	store_log_remove(l);
+	store_log_close(l);
+}
+
 int main(void)
 {
 	char dir[64], data[80], ballast[80];
@@ -159,6 +172,7 @@ int main(void)
 	names_fill(s, e.open);
 	fd = hog(dir);
 	ok(unlink(ballast) == 0, "room is made");
+	log_stands_back(s, e.open);
 	eq_int(names_batch(s, e.open, 500000), 0, "and the same store goes on");
 	store_close(s);
 	s = open_store(data);

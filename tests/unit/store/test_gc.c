@@ -168,6 +168,92 @@ static void dead_in_the_middle(void)
 	ok(!gc_there(s, 61) && gc_there(s, 60), "with its chunks");
 }
 
+/* A chain of states, each on the last one: what is not kept goes into what stands on it, and nothing looks different. */
+static void merged_states(void)
+{
+	struct store_env e = env("merge", 0), child = {0};
+	store_layer at[6], first, head;
+	struct store_layer_info li;
+	struct store_gc_result res;
+	char label[32];
+
+	write_ok(e.open, 700, 0, 993);
+	gc_seal(s, &e, "merge-first", false);
+	first = e.head;
+	for (unsigned i = 0; i < 6; i++) {
+		write_ok(e.open, 701, 0, 900 + i); /* over and over */
+		write_ok(e.open, 710 + i, 2, 950 + i);
+		(void)snprintf(label, sizeof(label), "merge-%u", i);
+		gc_seal(s, &e, label, true);
+		at[i] = e.head;
+		if (i == 1)
+			child = env("merge-child", e.head);
+	}
+	write_ok(e.open, 701, 0, 990);
+	write_ok(child.open, 720, 0, 991);
+	res = collect((struct store_gc_opts){.keep_moves = 2});
+	eq_int(res.merged, 3, "those that nothing names, and that are not kept");
+	eq_int(res.states, 3, "are states no more");
+	eq_int(commits("merge"), 4, "the commit, what an environment stands on, and two");
+	for (unsigned i = 0; i < 6; i++) {
+		bool there = i == 1 || i >= 4;
+
+		ok((store_layer_get(s, at[i], &li) == 0 && li.state == STORE_LAYER_SEALED) == there,
+		   "state %u %s", i, there ? "stays" : "goes");
+		for (unsigned k = 0; there && k <= i; k++)
+			ok(gc_reads(s, at[i], 710 + k, 2, 950 + k), "with what %u had", k);
+		ok(!there || gc_reads(s, at[i], 701, 0, 900 + i), "as it was then");
+	}
+	ok(gc_reads(s, e.open, 701, 0, 990) && gc_reads(s, e.open, 715, 2, 955), "the open layer");
+	ok(gc_reads(s, child.open, 710, 2, 950) && gc_reads(s, child.open, 701, 0, 901),
+	   "the other environment");
+	eq_int(store_layer_get(s, at[4], &li) ? 0 : li.parent, at[1], "the parent is what is left");
+	ok(store_head_commit(s, at[5], &head) == 0 && head == first, "the head is the commit");
+	res = collect((struct store_gc_opts){.keep_moves = 2});
+	ok(res.layers == 3 && res.merged == 0, "then their trees go");
+	ok(!gc_there(s, 900) && !gc_there(s, 902) && !gc_there(s, 903),
+	   "with what was written over");
+	ok(gc_there(s, 901) && gc_there(s, 904) && gc_reads(s, at[5], 713, 2, 953) &&
+		   gc_reads(s, child.open, 710, 2, 950),
+	   "and nothing else");
+	write_ok(e.open, 730, 0, 992);
+	gc_seal(s, &e, "merge-last", true);
+	ok(gc_reads(s, e.open, 712, 2, 952) && gc_reads(s, e.open, 730, 0, 992), "and it goes on");
+}
+
+/* What a mount shows or a tag names is in the middle of such a chain. */
+static void merged_around(void)
+{
+	const struct store_gc_opts few = {.keep_moves = 1};
+	struct store_env e = env("around", 0);
+	store_layer at[5];
+	char label[32];
+	int fd;
+
+	(void)collect(few); /* what others have left */
+	(void)collect(few);
+	for (unsigned i = 0; i < 5; i++) {
+		write_ok(e.open, 741, 0, 970 + i);
+		(void)snprintf(label, sizeof(label), "around-%u", i);
+		gc_seal(s, &e, label, i > 0);
+		at[i] = e.head;
+	}
+	write_ok(e.open, 741, 0, 980);
+	if (store_layer_pin(s, at[1], &fd) < 0 || store_ref_set(s, "tag/around", at[3]) < 0)
+		tap_fatal("names");
+	eq_int(collect(few).merged, 1, "between them one is merged");
+	ok(gc_reads(s, at[1], 741, 0, 971), "what a mount shows is as it was");
+	ok(gc_reads(s, at[3], 741, 0, 973), "what a tag names, too");
+	(void)collect(few);
+	eq_int(store_view_open(s, at[2], &(struct store_view *){NULL}), -ENOENT, "the other goes");
+	ok(!gc_there(s, 972), "with what was written over");
+	(void)close(fd);
+	if (store_ref_del(s, "tag/around") < 0)
+		tap_fatal("untag");
+	eq_int(collect(few).merged, 2, "and they, when nothing names them");
+	ok(gc_reads(s, e.open, 741, 0, 980) && gc_reads(s, at[4], 741, 0, 974), "the rest stays");
+}
+
 static void pins_and_refs(void)
 {
 	struct store_env e = env("pin", 0);
@@ -197,6 +283,31 @@ static void pins_and_refs(void)
 	eq_int(collect(few).layers, 2, "and goes afterwards");
 	eq_int(store_layer_pin(s, pinned, &fd), -ENOENT, "then there is nothing to pin");
 	eq_int(store_ref_set(s, "tag/t", tagged), -ENOENT, "nor to tag");
+}
+
+/* What a writable mount has: two days old, and nothing names it. */
+static void own_open_layer(void)
+{
+	struct store_layer_rec rec;
+	MDB_txn *t;
+	store_layer own;
+	int fd;
+
+	if (store_layer_new(s, 0, &own) < 0)
+		tap_fatal("layer");
+	write_ok(own, 801, 1, 197);
+	if (store_tx_begin(s, &t) < 0 || store_layer_read(s, t, own, &rec) < 0)
+		tap_fatal("read");
+	rec.created.tv_sec -= 2 * 86400;
+	if (store_layer_write(s, t, own, &rec) < 0 || store_tx_commit(s, &t) < 0)
+		tap_fatal("age");
+	eq_int(store_layer_pin_open(s, own, &fd), 0, "pin an open layer");
+	eq_int(collect((struct store_gc_opts){0}).layers, 0, "as long as it is pinned it stays");
+	write_ok(own, 803, 1, 198);
+	ok(gc_reads(s, own, 801, 1, 197), "and can be written to");
+	(void)close(fd);
+	eq_int(collect((struct store_gc_opts){0}).layers, 1, "when its owner has died it goes");
+	ok(!gc_there(s, 197) && !gc_there(s, 198), "with what was written");
 }
 
 static void commits_of_removed(void)
@@ -489,6 +600,7 @@ int main(void)
 	automatic_states();
 	dead_in_the_middle();
 	pins_and_refs();
+	own_open_layer();
 	commits_of_removed();
 	in_the_making();
 	found_again();
@@ -499,6 +611,8 @@ int main(void)
 	damaged_page();
 	room();
 	dead_holder(dir);
+	merged_states();
+	merged_around();
 	store_close(s);
 	tree_remove(dir);
 	return tap_done();

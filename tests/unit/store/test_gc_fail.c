@@ -33,7 +33,8 @@ static struct {
 	size_t nlive, ndead, ngone, ncommits;
 } t;
 
-static const struct store_gc_opts opts = {.keep_moves = 1, .shrink = true, .removed = true};
+static const struct store_gc_opts opts = {
+	.keep_moves = 1, .shrink = true, .pack = true, .removed = true};
 
 /* A file at the root: a chunk in its record, or an extent. */
 static int name_file(struct store *s, const struct file *f)

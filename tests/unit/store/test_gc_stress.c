@@ -341,8 +341,11 @@ static int collector_main(char **argv)
 	unsigned n = (unsigned)getpid(), seed = n;
 
 	for (;; n++) {
-		struct store_gc_opts o = {
-			.keep_moves = 2, .shrink = n % 3 == 0, .go_on = go_on, .arg = &seed};
+		struct store_gc_opts o = {.keep_moves = 2,
+					  .shrink = n % 3 == 0,
+					  .pack = n % 2 == 0,
+					  .go_on = go_on,
+					  .arg = &seed};
 		struct store_gc_result res;
 		struct diag d = {0};
 		int r = store_gc(s, &o, &d, &res);
@@ -651,7 +654,8 @@ static void *collector_thread(void *arg)
 	intptr_t r = 0;
 
 	for (unsigned n = 0; r == 0 && !__atomic_load_n(&stop, __ATOMIC_RELAXED); n++) {
-		struct store_gc_opts o = {.keep_moves = 2, .shrink = n % 3 == 0};
+		struct store_gc_opts o = {
+			.keep_moves = 2, .shrink = n % 3 == 0, .pack = n % 2 == 0};
 		struct store_gc_result res;
 
 		r = store_gc(arg, &o, NULL, &res);

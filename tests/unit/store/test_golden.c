@@ -60,7 +60,12 @@ static const struct golden {
 	 "000000000000000200000002000000006553f10000000005000000000000000c0000000000000bb8"
 	 "0000000000000001202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f",
 	 "35557c49"},
-	{"layers", "open", "0000000000000004",
+	{"layers", "open, after five batches", "0000000000000005",
+	 "000000000000000400000001000000006553f10100000000000000000000000700000000000000"
+	 "640000000000000002000000000000000000000000000000000000000000000000000000000000"
+	 "00000000000000000005",
+	 "cd972f70"},
+	{"layers", "open, without a batch", "0000000000000004",
 	 "000000000000000300000001000000006553f1010000000000000000000000000000000000000000"
 	 "00000000000000000000000000000000000000000000000000000000000000000000000000000000",
 	 "06872b82"},
@@ -210,6 +215,9 @@ static void meaning(void)
 	ok(e.layer.parent == 2 && e.layer.state == STORE_LAYER_SEALED && e.layer.records == 12 &&
 		   e.layer.bytes == 3000 && e.layer.journal == 1 && e.layer.commit.b[0] == 32,
 	   "a layer");
+	e = entry("open, after five batches");
+	ok(e.layer.state == STORE_LAYER_OPEN && e.layer.records == 7 && e.layer.batches == 5,
+	   "one that is written to");
 	e = entry("a commit");
 	ok(e.commit.layer == 3 && e.commit.kind == STORE_COMMIT && e.commit.modified == 2 &&
 		   !strcmp(e.commit.env, "env") && !strcmp(e.commit.message, "message"),

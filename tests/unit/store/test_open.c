@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <sys/wait.h>
 
+#include "base/io.h"
 #include "store/store_internal.h"
 #include "tests/unit/store/store_test.h"
 
@@ -104,14 +105,55 @@ static void unreadable(void)
 	tree_remove(dir);
 }
 
+static ino_t format_file(const char *dir)
+{
+	char path[128];
+	struct stat st;
+
+	(void)snprintf(path, sizeof(path), "%s/format", dir);
+	return stat(path, &st) < 0 ? 0 : st.st_ino;
+}
+
+static bool format_is(const char *dir, const char *want)
+{
+	cleanup_buf struct buf b = {0};
+	char path[128];
+
+	(void)snprintf(path, sizeof(path), "%s/format", dir);
+	return io_read_file(AT_FDCWD, path, 4096, &b) == 0 && b.len == strlen(want) &&
+	       !memcmp(b.data, want, b.len);
+}
+
+/* One of an earlier format is taken over by who writes to it. */
+static void raised(const char *format)
+{
+	struct store *s = NULL;
+	struct diag d = {0};
+	char dir[64];
+	ino_t was;
+
+	make_dir(dir);
+	store_close(open_store(dir));
+	put_file(dir, "format", format);
+	eq_int(store_open(dir, STORE_RDONLY, &d, &s), 0, "an earlier format is read");
+	store_close(s);
+	ok(format_is(dir, format), "and stays what it is");
+	was = format_file(dir);
+	store_close(open_store(dir));
+	ok(format_file(dir) == was, "it is the same file: a full disk has no room for another");
+	ok(format_is(dir, "rattan store, format 4\n"), "unless it is opened to be written to");
+	store_close(open_store(dir));
+	tree_remove(dir);
+}
+
 static void versions(void)
 {
 	char dir[64];
 
 	make_dir(dir);
 	store_close(open_store(dir));
-	put_file(dir, "format", "rattan store, format 3\n");
-	refused(dir, STORE_CREATE, -EPROTONOSUPPORT, "format 3", "a later format");
+	put_file(dir, "format", "rattan store, format 5\n");
+	refused(dir, STORE_CREATE, -EPROTONOSUPPORT, "format 5", "a later format");
 	put_file(dir, "format", "rattan store, format 1\n");
 	refused(dir, STORE_CREATE, -EPROTONOSUPPORT, "another data directory", "an earlier one");
 	put_file(dir, "format", "rattan store, format 2");
@@ -291,6 +333,8 @@ int main(int argc, char **argv)
 	foreign();
 	unreadable();
 	versions();
+	raised("rattan store, format 2\n");
+	raised("rattan store, format 3\n");
 	superblocks();
 	damaged();
 	unfinished();

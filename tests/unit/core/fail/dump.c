@@ -84,7 +84,9 @@ static void dump_dir(struct dump *d, const char *path, store_ino ino)
 		struct ovl_entry e = {0};
 		char child[300];
 
-		(void)snprintf(child, sizeof(child), "%s/%s", path, sub->e[i].name);
+		if ((size_t)snprintf(child, sizeof(child), "%s/%s", path, sub->e[i].name) >=
+		    sizeof(child))
+			tap_fatal("a path that is too long");
 		if (!fine(sub, ovl_lookup(d->g->f.o, ino, sub->e[i].name, &e), child))
 			continue;
 		dump_node(sub, child, e.ino);

@@ -32,7 +32,7 @@ void op_commit(struct model *m)
 
 void op_collect(struct model *m)
 {
-	struct store_gc_opts o = {.shrink = rnd(m, 4) == 0};
+	struct store_gc_opts o = {.shrink = rnd(m, 4) == 0, .pack = rnd(m, 2) == 0};
 	struct store_gc_result res;
 	struct diag d = {0};
 

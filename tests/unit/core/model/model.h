@@ -143,6 +143,9 @@ void op_rollback(struct model *m, bool look);
 
 /* ---- crash.c ---- */
 void op_crash(struct model *m);
+void op_power(struct model *m);
+/* The log of the environment that there would be: as another process sees it. */
+void log_map(struct model *m, bool there);
 void journal_make(struct model *m);
 /* Another one, or none (-1) instead of the one there is. */
 void journal_map(struct model *m, int fd);

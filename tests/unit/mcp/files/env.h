@@ -14,7 +14,11 @@
 #include <unistd.h>
 
 #include "mcp/files/files.h"
+#include "mcp/files/seen.h"
+#include "mcp/jobs.h"
+#include "mcp/record.h"
 #include "mcp/sandbox.h"
+#include "mcp/session.h"
 #include "mcp/tool.h"
 #include "tests/lib/tap.h"
 
@@ -42,6 +46,82 @@ int tool_sit(struct tool_call *call, const cJSON *args, struct tool_result *out,
 {
 	*ret = (struct seat){.client = tool_client(call, args, out)};
 	return ret->client != NULL;
+}
+
+/* There are no jobs here. */
+struct mcp_session *tool_session(struct tool_call *call)
+{
+	(void)call;
+	return NULL;
+}
+
+struct record *session_record(struct mcp_session *s)
+{
+	(void)s;
+	return NULL;
+}
+
+int record_temp(struct record *r, const char *env, const char *path)
+{
+	(void)r;
+	(void)env;
+	(void)path;
+	return -1;
+}
+
+void record_temp_done(struct record *r, int slot)
+{
+	(void)r;
+	(void)slot;
+}
+
+struct seen *session_seen(struct mcp_session *s)
+{
+	static struct seen *seen;
+
+	(void)s;
+	if (!seen && seen_new(&seen) < 0)
+		tap_fatal("seen");
+	return seen;
+}
+
+void session_tidy(struct mcp_session *s, struct client *c, int root_fd)
+{
+	(void)s;
+	(void)c;
+	(void)root_fd;
+}
+
+const char *client_env(const struct client *c)
+{
+	(void)c;
+	return "default";
+}
+
+struct jobs *session_jobs(struct mcp_session *s)
+{
+	(void)s;
+	return NULL;
+}
+
+struct job *jobs_find(struct jobs *js, const char *id)
+{
+	(void)js;
+	(void)id;
+	return NULL;
+}
+
+int job_open_output(struct job *j, int stream, int *ret_fd)
+{
+	(void)j;
+	(void)stream;
+	(void)ret_fd;
+	return -ENOENT;
+}
+
+void job_put(struct job *j)
+{
+	(void)j;
 }
 
 void tool_rise(struct tool_call *call, struct seat *seat)

@@ -2,6 +2,7 @@
 #include "mcp/files/text.h"
 
 #include "base/err.h"
+#include "base/utf8.h"
 #include "mcp/files/readwin.h"
 #include "tests/lib/tap.h"
 
@@ -28,10 +29,10 @@ static void shapes(void)
 	ok(s.encoding == TEXT_OTHER && s.invalid == 2, "latin-1 is not utf-8, bytes counted");
 	s = text_shape_of(B("\xef\xbb\xbfx\n"));
 	ok(s.encoding == TEXT_UTF8_BOM, "BOM");
-	ok(!text_utf8_len(B("\xed\xa0\x80")), "surrogates are not UTF-8");
-	ok(!text_utf8_len(B("\xc0\x80")), "overlong forms are not UTF-8");
-	eq_int(text_utf8_len(B("\xf0\x9f\x98\x80")), 4, "four bytes");
-	ok(!text_utf8_len(B("\xf0\x9f\x98")), "a cut character is none");
+	ok(!utf8_len(B("\xed\xa0\x80")), "surrogates are not UTF-8");
+	ok(!utf8_len(B("\xc0\x80")), "overlong forms are not UTF-8");
+	eq_int(utf8_len(B("\xf0\x9f\x98\x80")), 4, "four bytes");
+	ok(!utf8_len(B("\xf0\x9f\x98")), "a cut character is none");
 }
 
 static void binaries(void)
@@ -67,6 +68,11 @@ static void escapes(void)
 	   "a name");
 	eq_str((char *)b.data, "a\\nA /etc\\t\\x1b[31m\\xc2\\x9b\\xe2\\x80\\xa8\\xff\xc3\xa9 \\n",
 	       "it forges no line and no colour");
+	buf_clear(&b);
+	ok(!text_put_name(&b, "\xe2\x80\xaegnp.exe\xe2\x81\xa6\xd8\x9c\xe2\x81\xaa", 18) &&
+		   !strcmp((char *)b.data,
+			   "\\xe2\\x80\\xaegnp.exe\\xe2\\x81\\xa6\\xd8\\x9c\xe2\x81\xaa"),
+	   "nor does it turn the direction of what follows");
 	buf_clear(&b);
 	ok(!text_to_utf8(TEXT_UTF16LE, B("\xff\xfeh\0\x3d\xd8\0\xde\n\0"), &b), "utf-16");
 	eq_str((char *)b.data, "h\xf0\x9f\x98\x80\n", "surrogate pairs join");

@@ -1,4 +1,5 @@
 /* The file tools as a client sees them, over a real directory. */
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdint.h>
@@ -6,7 +7,9 @@
 
 #include "tests/unit/mcp/files/env.h"
 
+#include "base/cleanup.h"
 #include "base/io.h"
+#include "mcp/files/walk.h"
 
 static struct client c;
 static char content[1 << 16];
@@ -119,13 +122,34 @@ static void big_files(void)
 	unlinkat(c.root_fd, "workspace/big", 0);
 }
 
+/* A command makes a file of terabytes with one call. */
+static void endless(void)
+{
+	struct answer *a;
+	int fd = openat(c.root_fd, "workspace/hole", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	rlim_t most = (rlim_t)4 << 40;
+	struct rlimit rl;
+
+	if (getrlimit(RLIMIT_FSIZE, &rl) == 0 && rl.rlim_cur < most)
+		most = rl.rlim_cur; /* in a sandbox of our own */
+	if (fd < 0 || ftruncate(fd, (off_t)most) < 0)
+		tap_fatal("a hole");
+	(void)close(fd);
+	a = read_file("{'path':'hole','as':'text','offset':-3}");
+	ok(a->error && has(a, "too far into the file"), "lines are not looked for without end");
+	a = read_file("{'path':'hole','as':'text','offset':2000000}");
+	ok(a->error && has(a, "too far into the file"), "from either side");
+	(void)unlinkat(c.root_fd, "workspace/hole", 0);
+}
+
 static void refusals(void)
 {
 	struct answer *a;
 
 	ok(has(read_file("{'path':'C:\\\\x\\\\y'}"), "Windows host"), "Windows");
 	ok(has(read_file("{'path':'/Users/me/x'}"), "host, which is not visible"), "/Users");
-	ok(has(read_file("{'path':'~/x/y'}"), "write /home/user/x/y"), "~");
+	ok(has(read_file("{'path':'~/x/y'}"), "/home/user/x/y"), "~");
+	ok(has(read_file("{'path':'~other/x'}"), "homes of other users"), "~other");
 	ok(has(read_file("{'path':'file:///etc/passwd'}"), "is a URL"), "URL");
 	ok(has(read_file("{'path':'/proc/self/environ'}"), "belongs to the kernel"), "/proc");
 	ok(has(read_file("{'path':'//proc/./self/environ'}"), "belongs to the kernel"),
@@ -391,6 +415,124 @@ static void tree(void)
 	ok(!symlinkat(".", c.root_fd, "workspace/p/self"), "a link to itself");
 }
 
+/* What a walk tells before its turn: each name once, only such as it gives afterwards, and none that a rule ignores. */
+static unsigned told[100], given;
+
+static void on_ahead(void *arg, int dir_fd, const char *name, unsigned char type)
+{
+	(void)arg;
+	(void)dir_fd;
+	told[strtoul(name + 1, NULL, 10)] += type == DT_REG ? 1 : 100;
+}
+
+static int on_given(void *arg, const struct walk_entry *e)
+{
+	unsigned long n = strtoul(e->name + 1, NULL, 10);
+
+	(void)arg;
+	if (e->ignored)
+		ok(told[n] == 0, "%s is ignored, and was not told before its turn", e->name);
+	else
+		given++;
+	told[n] = e->ignored ? 0 : told[n] ? 2 : 0;
+	return WALK_ON;
+}
+
+static void ahead(void)
+{
+	const struct walk_opts o = {.ignore = true, .fn = on_given, .ahead = on_ahead};
+	struct walk_counts counts = {0};
+	unsigned told_and_given = 0;
+	char path[64];
+
+	if (mkdirat(c.root_fd, "workspace/ahead", 0755) < 0)
+		tap_fatal("mkdir");
+	for (int i = 10; i < 40; i++) {
+		(void)snprintf(path, sizeof(path), "workspace/ahead/f%d", i);
+		put_text(&c, path, "");
+	}
+	put_text(&c, "workspace/ahead/.gitignore", "f3?\n");
+	eq_int(walk_tree(c.root_fd, "/workspace/ahead", &o, &counts), 0, "a walk that looks ahead");
+	for (size_t i = 0; i < ARRAY_SIZE(told); i++)
+		told_and_given += told[i] == 2;
+	eq_int(given, 20, "gives what no rule ignores");
+	eq_int(told_and_given, 20, "and has told all of it");
+}
+
+/* The rules of a directory are its own: no link of the tree's leads to those of the host. Beside the root lies what a link
+ * from it would find, were it followed from here. */
+static void foreign_rules(void)
+{
+	char host[300];
+
+	ok(!mkdirat(c.root_fd, "git", 0755) && !mkdirat(c.root_fd, "git/info", 0755) &&
+		   !mkdirat(c.root_fd, "workspace/own-q", 0755) &&
+		   !mkdirat(c.root_fd, "workspace/own-r", 0755) &&
+		   !mkdirat(c.root_fd, "workspace/own-r/.git", 0755) &&
+		   !mkdirat(c.root_fd, "workspace/own-s", 0755) &&
+		   !mkdirat(c.root_fd, "workspace/own-s/.git", 0755) &&
+		   !mkdirat(c.root_fd, "workspace/own-s/real", 0755),
+	   "places");
+	put_text(&c, "git/info/exclude", "secret\n");
+	put_text(&c, "workspace/own-q/secret", "");
+	put_text(&c, "workspace/own-r/secret", "");
+	put_text(&c, "workspace/own-s/secret", "");
+	put_text(&c, "workspace/own-s/real/exclude", "secret\n");
+	(void)snprintf(host, sizeof(host), "%s/git", c.root);
+	ok(!symlinkat(host, c.root_fd, "workspace/own-q/.git"), "a link to the host's");
+	ok(has(call_tool(&c, &tool_glob, "{'pattern':'secret','path':'own-q'}"), "own-q/secret"),
+	   "whose rules do not count");
+	ok(!symlinkat("../../../git/info", c.root_fd, "workspace/own-r/.git/info"),
+	   "one that climbs");
+	ok(has(call_tool(&c, &tool_glob, "{'pattern':'secret','path':'own-r'}"), "own-r/secret"),
+	   "as little");
+	ok(!symlinkat("../real", c.root_fd, "workspace/own-s/.git/info"), "one that stays below");
+	ok(has(call_tool(&c, &tool_glob, "{'pattern':'secret','path':'own-s'}"), "0 matches"),
+	   "is followed");
+	put_text(&c, "workspace/own-s/quiet", "");
+	ok(has(call_tool(&c, &tool_glob, "{'pattern':'quiet','path':'own-s'}"), "own-s/quiet"),
+	   "a file");
+	put_text(&c, "workspace/own-s/.ignore", "quiet\n");
+	ok(has(call_tool(&c, &tool_glob, "{'pattern':'quiet','path':'own-s'}"), "0 matches"),
+	   "that .ignore names");
+}
+
+static struct answer *grep(const char *json);
+
+/* So many that threads look into them before their turn; directories lie between files, and what they say is the same. */
+static void many(void)
+{
+	static const char utf16[] = "\xff\xfen\0e\0e\0d\0l\0e\0";
+	struct answer *a;
+	char path[64];
+
+	(void)mkdirat(c.root_fd, "workspace/many", 0755);
+	for (int i = 0; i < 900; i++) {
+		if (i % 30 == 0) {
+			(void)snprintf(path, sizeof(path), "workspace/many/f%03dd", i);
+			if (mkdirat(c.root_fd, path, 0755) < 0)
+				tap_fatal("mkdir");
+		}
+		(void)snprintf(path, sizeof(path), "workspace/many/f%03d%s",
+			       i % 2 ? i : i / 30 * 30, i % 2 ? "" : "d/g");
+		if (i % 2 == 0)
+			(void)snprintf(path + strlen(path), 8, "%03d", i);
+		if (i % 100 == 50)
+			put_file(&c, path, "needle\0", 7);
+		else if (i % 100 == 51)
+			put_file(&c, path, utf16, sizeof(utf16) - 1);
+		else
+			put_text(&c, path, i % 7 ? "hay\n" : "hay\nneedle\n");
+	}
+	a = grep("{'pattern':'needle','path':'many','output_mode':'count','max_matches':1000}");
+	ok(has(a, "136 matches in 136 files (searched 891 files"),
+	   "each of many files is searched once");
+	a = grep("{'pattern':'ha[y]','path':'many','output_mode':'count','max_matches':1000}");
+	ok(has(a, "882 matches in 882 files"), "also when all of them match");
+	a = grep("{'pattern':'nowhere','path':'many'}");
+	ok(has(a, "no matches"), "and when none does");
+}
+
 static struct answer *grep(const char *json)
 {
 	return call_tool(&c, &tool_grep, json);
@@ -564,6 +706,7 @@ int main(void)
 	reading();
 	bytes();
 	big_files();
+	endless();
 	refusals();
 	links();
 	writing();
@@ -571,6 +714,9 @@ int main(void)
 	editing();
 	racing();
 	no_leftovers();
+	foreign_rules();
+	ahead();
+	many();
 	tree();
 	searching();
 	bounded_search();

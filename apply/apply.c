@@ -1,0 +1,247 @@
+#include "apply/apply.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "apply/below.h"
+#include "apply/expand.h"
+#include "apply/paths.h"
+#include "apply/plan.h"
+#include "apply/run.h"
+#include "apply/stage.h"
+#include "apply/work.h"
+#include "base/cleanup.h"
+
+static void say(const struct apply_calls *c, const struct decision *d, struct apply_sum *sum)
+{
+	const struct apply_line l = {.verdict = d->verdict,
+				     .kind = d->c->kind,
+				     .what = d->c->what,
+				     .path = d->c->path,
+				     .old = d->c->kind == 'R' ? d->c->old : NULL,
+				     .reason = d->reason};
+
+	if (d->verdict == APPLY_NOTHING && !*d->reason) /* times alone, which are nobody's */
+		return;
+	sum->done += d->verdict == APPLY_DO;
+	sum->conflicts += d->verdict == APPLY_CONFLICT;
+	sum->refused += d->verdict == APPLY_REFUSED;
+	if (c->line)
+		c->line(c->arg, &l);
+}
+
+static void say_all(const struct apply_calls *c, const struct plan *p, struct apply_sum *sum)
+{
+	for (size_t i = 0; i < p->n; i++)
+		if (p->v[i].wanted)
+			say(c, &p->v[i], sum);
+}
+
+/* ---- what the tree shows from places of the host that change ---- */
+
+static int own(const struct apply_calls *c, const struct plan *p, const char *path,
+	       struct diag *diag)
+{
+	cleanup_free char *full = NULL;
+
+	if (asprintf(&full, "%s/%s", p->j->mount, path) < 0) {
+		full = NULL;
+		return -ENOMEM;
+	}
+	return c->own(c->arg, full, diag);
+}
+
+/* Where on the host something goes, or another takes its place. */
+static int places_that_go(const struct plan *p, struct paths *ret)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < p->steps.n; i++) {
+		const struct step *s = &p->steps.v[i];
+
+		if (s->op == STEP_OUT || s->op == STEP_SWAP)
+			r = paths_add(ret, s->place);
+	}
+	paths_seal(ret);
+	return r;
+}
+
+/* Nothing of it is to be missing in the tree, chosen or not. */
+static int own_all(const struct plan *p, const struct apply_calls *c, struct diag *diag)
+{
+	cleanup_paths struct paths going = {0};
+	const struct apply_job *j = p->j;
+	int r = c->own ? places_that_go(p, &going) : 0;
+
+	for (size_t i = 0; c->own && r == 0 && i < j->nelsewhere; i++) {
+		struct diag lost = {0};
+
+		/* What is lost already is no reason to leave the rest; who brings it says so. */
+		r = c->own(c->arg, j->elsewhere[i], &lost);
+		if (r == -ESTALE || r == -ENOENT)
+			r = 0;
+		if (r < 0)
+			(void)diag_set(diag, r, "%s", lost.text);
+	}
+	for (size_t i = 0; c->own && r == 0 && i < p->n; i++) {
+		const struct apply_change *ch = p->v[i].c;
+
+		if (ch->kind == 'R' && paths_above(&going, ch->old, true))
+			r = own(c, p, ch->path, diag);
+	}
+	return r;
+}
+
+int run_pin(const char *host, struct stat *ret_st, struct diag *diag)
+{
+	cleanup_fd int fd = open(host, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0 || fstat(fd, ret_st) < 0)
+		return diag_set(diag, ret_nerrno(), "the directory %s cannot be opened: %s", host,
+				err_text(errno));
+	return steal_fd(&fd);
+}
+
+int run_begin(struct work *w, const char *env, const char *root, const struct stat *st,
+	      struct diag *diag)
+{
+	struct trail *t = w->t;
+	int r;
+
+	t->env = strdup(env);
+	t->root = strdup(root);
+	t->root_dev = st->st_dev;
+	t->root_ino = st->st_ino;
+	if (!t->env || !t->root)
+		return -ENOMEM;
+	r = trail_plan(t);
+	if (r < 0)
+		return diag_set(diag, r, "the journal cannot be written: %s; nothing was changed",
+				err_text(r));
+	r = work_stage(w, true);
+	return r < 0 ? diag_set(diag, r, "%s cannot be written to: %s", root, err_text(r)) : 0;
+}
+
+/* All is staged: from here on it is either done or undone. */
+static int take_steps(struct work *w, struct diag *diag)
+{
+	struct diag ignored = {0};
+	int r = work_do(w, diag);
+
+	if (r == 0) {
+		r = trail_done(w->t);
+		if (r == 0)
+			return 0;
+		(void)diag_set(diag, r, "the journal cannot be written: %s; nothing was changed",
+			       err_text(r));
+		w->left = work_undo(w, &ignored);
+	}
+	/* What could not be undone the next run tries again. */
+	w->t->nafter = 0;
+	if (w->left == 0 && work_note_undone(w) == 0)
+		(void)!trail_undone(w->t);
+	return r;
+}
+
+int run_end(struct work *w, int base, int r, struct diag *diag)
+{
+	if (r == 0)
+		r = work_sync(w->stage);
+	if (r == 0)
+		r = trail_ready(w->t);
+	if (r == 0) {
+		r = take_steps(w, diag);
+		if (r == 0 && work_clean(w) == 0)
+			(void)!trail_mark(w->t, TRAIL_CLEAN);
+		work_close(w);
+		return r;
+	}
+	(void)diag_set(diag, r, "what was prepared cannot be made durable: %s", err_text(r));
+	if (w->stage < 0 || work_clean(w) == 0)
+		(void)!trail_remove(base, w->t->id);
+	work_close(w);
+	return r;
+}
+
+/* What is left alone is not what the environment has seen, whatever is done to the directories above it. */
+static int note_conflicts(const struct plan *p, struct trail *t)
+{
+	static const struct ident nobodys = {.there = true};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < p->n; i++)
+		if (p->v[i].verdict == APPLY_CONFLICT ||
+		    (!p->v[i].wanted && !known_find(p->known, p->v[i].c->path)))
+			r = trail_after_add(t, p->v[i].c->path, &nobodys);
+	return r;
+}
+
+static int bring(const struct apply_calls *c, struct plan *p, int base, const struct stat *st,
+		 struct diag *diag, struct apply_sum *sum)
+{
+	cleanup_trail struct trail t = {.dir_fd = -1, .fd = -1};
+	struct work w = {.t = &t,
+			 .root = p->root,
+			 .stage = -1,
+			 .known = p->known,
+			 .progress = c->progress,
+			 .arg = c->arg};
+	int r = own_all(p, c, diag);
+
+	if (r == 0 && c->settle)
+		r = c->settle(c->arg, diag);
+	if (r == 0)
+		r = trail_new(base, &t);
+	if (r < 0)
+		return diag_set(diag, r, "the changes cannot be prepared: %s", err_text(r));
+	if (p->j->when.tv_sec)
+		t.time = p->j->when;
+	t.steps = p->steps;
+	p->steps = (struct steps){0};
+	r = run_begin(&w, p->j->env, p->j->host, st, diag);
+	if (r == 0)
+		r = note_conflicts(p, &t);
+	if (r == 0)
+		r = stage_tree(&w, p, diag);
+	r = run_end(&w, base, r, diag);
+	if (r == 0)
+		sum->id = t.id;
+	return r;
+}
+
+int apply_run(const struct apply_job *j, const struct apply_calls *c, struct diag *diag,
+	      struct apply_sum *sum)
+{
+	cleanup_expanded struct expanded x = {0};
+	struct apply_job all = *j;
+	cleanup_plan struct plan p = {.j = &all};
+	struct known *known = NULL;
+	struct stat st;
+	cleanup_fd int base = -1, root = -1;
+	int r = run_open(j->data_dir, true, diag, &base);
+
+	*sum = (struct apply_sum){0};
+	if (r == 0) {
+		root = run_pin(j->host, &st, diag);
+		r = root < 0 ? root : known_load(base, j->env, j->host, &known);
+	}
+	p.root = root;
+	p.known = known;
+	if (r == 0)
+		r = expand(j, root, known, &x);
+	all.v = x.v;
+	all.n = x.n;
+	if (r == 0)
+		r = plan_make(&p, diag);
+	if (r == 0)
+		say_all(c, &p, sum);
+	if (r == 0 && p.steps.n && !j->dry_run)
+		r = bring(c, &p, base, &st, diag, sum);
+	if (r == 0 && !j->dry_run)
+		run_prune(base, j->env);
+	known_free(known);
+	return r < 0 ? diag_set(diag, r, "%s", err_text(r)) : 0;
+}

@@ -1,0 +1,114 @@
+/*
+ * apply/apply.h - changes of an environment brought back to a host directory, and taken back again.
+ *
+ * What a change is based on (the host's file that the sandbox saw) is compared with what is there now; a place that has drifted is a
+ * conflict, and left alone. A run is written down before it begins (apply/trail.h) and undoes itself, when it fails at once,
+ * and when it is killed in the next run's beginning. The host directory is pinned by a descriptor and walked without following
+ * anything (apply/below.h); the policy is asked for every place (policy/judge.h). Knows no store and no protocol: changes are a list,
+ * and content is read through a descriptor of the tree.
+ *
+ * Threads: none of its own; one run at a time on a data directory, others wait.
+ * Limits: paths of PATH_MAX bytes; a file system that can rename without replacing and exchange names (renameat2(2)).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "apply/ident.h"
+#include "base/err.h"
+#include "policy/policy.h"
+
+enum apply_what { /* of a change: what differs */
+	APPLY_CONTENT = 1 << 0,
+	APPLY_MODE = 1 << 1,
+	APPLY_OWNER = 1 << 2,
+	APPLY_XATTRS = 1 << 3,
+	APPLY_TIMES = 1 << 4,
+};
+/* One change; paths are relative to the directory, "" is itself. */
+struct apply_change {
+	char kind;        /* A added, M modified, D deleted, R renamed, T of another type */
+	char *path, *old; /* owned by the caller; @old: of R */
+	/* How it differs, of M and R. @mode: with its type, of the newer side. */
+	uint32_t what, mode;
+	struct ident hidden; /* the host's file that it was based on, there or not */
+	struct timespec hidden_at;
+	bool chosen;
+	int bytes_fd; /* M alone: a file with the bytes to bring instead of the tree's; -1: the tree's */
+};
+
+enum apply_verdict {
+	APPLY_DO,
+	APPLY_NOTHING,  /* it is so already, or another change brings it along */
+	APPLY_CONFLICT, /* left alone: not what it was based on */
+	APPLY_REFUSED,  /* left alone: the policy, or not possible */
+};
+struct apply_line {
+	enum apply_verdict verdict;
+	char kind;
+	uint32_t what;
+	const char *path, *old; /* NULL: none */
+	const char *reason;     /* "" of APPLY_DO */
+};
+struct apply_sum {
+	uint64_t done, conflicts, refused;
+	uint64_t id; /* the run's; 0: nothing was done */
+};
+
+struct apply_calls {
+	/* Each change that was chosen, in order of paths, before anything is done. May be NULL, as the next. */
+	void (*line)(void *arg, const struct apply_line *l);
+	/* Nonzero: stop, and leave all as it was: -ECANCELED. */
+	int (*progress)(void *arg, const char *stage, uint64_t done, uint64_t total);
+	/* What the tree has at @path, absolute there, with all below, is its own from here on, wherever on the host it came from. */
+	int (*own)(void *arg, const char *path, struct diag *diag);
+	/* All that the tree shows of its changes lies in the store from here on, and not in host files. */
+	int (*settle)(void *arg, struct diag *diag);
+	void *arg;
+};
+struct apply_job {
+	const char *data_dir, *env;
+	const char *host;  /* the directory: absolute, without links */
+	const char *mount; /* where the tree has it, absolute: what the policy is asked about */
+	int tree;          /* a descriptor of it there; O_PATH will do */
+	struct apply_change *v; /* all of them, also those that are not chosen; sorted by path */
+	size_t n;
+	/* Paths of the tree, absolute, at which it shows what the host has, or had, at other places; also outside of @mount. */
+	const char *const *elsewhere;
+	size_t nelsewhere;
+	struct policy *policy;
+	struct timespec
+		when; /* of the run: several of one time are taken back together; zero: now */
+	bool dry_run;
+	bool force; /* conflicts as well */
+};
+/* What a run that was killed left is put in order first. @sum counts also when nothing is done. */
+int apply_run(const struct apply_job *j, const struct apply_calls *c, struct diag *diag,
+	      struct apply_sum *sum) MUST_USE;
+
+/* Take the latest run of @env back that was not taken back, with those that were made together with it. -ENODATA: there is none. */
+int apply_back(const char *data_dir, const char *env, bool force, const struct apply_calls *c,
+	       struct diag *diag, struct apply_sum *sum) MUST_USE;
+
+struct apply_info {
+	uint64_t id;
+	const char *env, *root;
+	struct timespec time;
+	uint64_t back; /* it took that one back; 0: it applied */
+	size_t places; /* that it changed */
+	enum {
+		APPLY_RUN_DONE,
+		APPLY_RUN_BACK,    /* taken back */
+		APPLY_RUN_UNDONE,  /* it failed or was killed, and was undone */
+		APPLY_RUN_PENDING, /* it was killed, and waits to be undone */
+		APPLY_RUN_KEPT,    /* done, and too old to be taken back */
+	} state;
+};
+/* Oldest first, those of @env (NULL: all). Nothing is changed. */
+int apply_list(const char *data_dir, const char *env,
+	       int (*fn)(void *arg, const struct apply_info *i), void *arg) MUST_USE;
+/* Undo what a killed run left: how many there were. @diag: of the last one that could not be undone. */
+int apply_recover(const char *data_dir, struct diag *diag) MUST_USE;

@@ -1,0 +1,162 @@
+/* Undoing the steps of a run, in whatever moment it ended: each looks where its object is. */
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "apply/below.h"
+#include "apply/work_internal.h"
+#include "base/cleanup.h"
+
+static bool same_file(const struct ident *a, const struct ident *b)
+{
+	return a->there && b->there && a->dev == b->dev && a->ino == b->ino;
+}
+
+/* No such place: on the way to it something is missing, or a file or a link of the time before. */
+static bool nowhere(int r)
+{
+	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP;
+}
+
+/* Its mode is what it was before it was moved about. */
+static int mode_back(int dir, const char *name, const struct step *s)
+{
+	const struct attrs was = {.mode = s->was.mode};
+
+	return S_ISDIR(s->was.mode) ? work_place(dir, name, &was, ATTRS_MODE) : 0;
+}
+
+static int undo_out(struct work *w, const struct step *s)
+{
+	const struct slot_name slot = work_slot(s);
+	struct ident id;
+	const char *name;
+	cleanup_fd int dir = -1;
+	int r = work_ident(w->stage, slot.s, &id);
+
+	if (r < 0 || !same_file(&id, &s->was)) /* it was not taken, or is back */
+		return r;
+	dir = below_parent(w->root, s->place, &name);
+	if (dir < 0)
+		return dir;
+	r = work_rename_at(dir, w->stage, slot.s, dir, name, RENAME_NOREPLACE);
+	return r < 0 ? r : mode_back(dir, name, s);
+}
+
+static int undo_in(struct work *w, const struct step *s)
+{
+	const struct ident *mine = s->moved ? &s->was : &s->now;
+	const struct slot_name slot = work_slot(s);
+	struct ident id;
+	const char *name;
+	cleanup_fd int dir = -1;
+	int r = work_ident(w->stage, slot.s, &id);
+
+	if (r < 0 || id.there)
+		return r;
+	dir = below_parent(w->root, s->path, &name);
+	if (nowhere(dir)) /* nor is its directory one by now: it never came */
+		return 0;
+	r = dir < 0 ? dir : work_ident(dir, name, &id);
+	if (r < 0)
+		return r;
+	if (!same_file(&id, mine)) /* it never came, or somebody has put another one in its place */
+		return 0;
+	r = work_loosen(dir, name, &id);
+	return r < 0 ? r : work_rename_at(dir, dir, name, w->stage, slot.s, RENAME_NOREPLACE);
+}
+
+static int undo_swap(struct work *w, const struct step *s)
+{
+	const struct slot_name slot = work_slot(s);
+	struct ident here, there;
+	const char *name;
+	cleanup_fd int dir = -1;
+	int r = work_ident(w->stage, slot.s, &there);
+
+	if (r < 0 || !same_file(&there, &s->was))
+		return r;
+	dir = below_parent(w->root, s->path, &name);
+	r = dir < 0 ? dir : work_ident(dir, name, &here);
+	if (r == 0 && !same_file(&here, &s->now))
+		r = -ESTALE;
+	if (r == 0)
+		r = work_loosen(dir, name, &here);
+	if (r == 0)
+		r = work_rename_at(dir, w->stage, slot.s, dir, name, RENAME_EXCHANGE);
+	return r < 0 ? r : mode_back(dir, name, s);
+}
+
+static int undo_attr(struct work *w, const struct step *s)
+{
+	cleanup_fd int fd = below_open(w->root, s->path);
+	struct ident id;
+	struct stat st;
+
+	if (fd < 0) /* it is not there yet, or any more: then it was not changed */
+		return nowhere(fd) ? 0 : fd;
+	if (fstat(fd, &st) < 0)
+		return ret_nerrno();
+	ident_of(&st, &id);
+	return same_file(&id, &s->was) ? attrs_set(fd, &s->old, s->what) : 0;
+}
+
+static int undo_dir(struct work *w, const struct step *s)
+{
+	cleanup_fd int fd = s->place ? below_dir(w->root, s->place) : -1;
+	struct stat st;
+
+	if (fd < 0)
+		return s->place && !nowhere(fd) ? fd : 0;
+	if (fstat(fd, &st) < 0)
+		return ret_nerrno();
+	if (st.st_dev != s->was.dev || st.st_ino != s->was.ino)
+		return 0;
+	return attrs_set(fd, &s->old, ATTRS_MODE | ATTRS_TIMES);
+}
+
+static int undo_step(struct work *w, const struct step *s)
+{
+	switch (s->op) {
+	case STEP_OUT:
+		return undo_out(w, s);
+	case STEP_IN:
+		return undo_in(w, s);
+	case STEP_SWAP:
+		return undo_swap(w, s);
+	case STEP_ATTR:
+		return undo_attr(w, s);
+	case STEP_DIR:
+	default:
+		return 0;
+	}
+}
+
+static int count(const struct step *s, int r, struct diag *diag)
+{
+	const char *path = s->place ? s->place : s->path;
+
+	if (r == 0)
+		return 0;
+	(void)diag_set(diag, r, "%s: %s", path && *path ? path : "the directory itself",
+		       err_text(r));
+	return 1;
+}
+
+int work_undo(struct work *w, struct diag *diag)
+{
+	const struct steps *l = &w->t->steps;
+	int left = 0;
+
+	work_open_dirs(w);
+	for (size_t i = l->n; i-- > 0;)
+		left += count(&l->v[i], undo_step(w, &l->v[i]), diag);
+	/* What is in the stage now was never the host's, unless something could not go back. */
+	if (left == 0)
+		left += work_clean(w) < 0;
+	for (size_t i = l->n; i-- > 0;)
+		if (l->v[i].op == STEP_DIR)
+			left += count(&l->v[i], undo_dir(w, &l->v[i]), diag);
+	return left;
+}

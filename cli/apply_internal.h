@@ -1,0 +1,66 @@
+/*
+ * cli/apply_internal.h - shared by the files of `rattan apply`.
+ */
+#pragma once
+
+#include "apply/apply.h"
+#include "cli/cli.h"
+#include "policy/glob.h"
+
+/* One host directory of the environment, with its changes. */
+struct apply_dir {
+	char *host, *mount; /* owned */
+	struct apply_change *v;
+	size_t n, cap;
+};
+struct apply_args {
+	const char *env, *profile;
+	bool dry_run, force, patch, json, list;
+	char **paths;
+	int npaths;
+};
+
+struct applying {
+	const struct apply_args *a;
+	struct client *client;
+	struct ctl *ctl;
+	struct client_tree tree;
+	bool attached;
+	struct apply_dir *v;
+	size_t n;
+	char **elsewhere; /* of the tree, owned; paths as well */
+	size_t nelsewhere, elsewhere_cap;
+	struct policy *policy;
+	char *data_dir;
+	/* of what is under way */
+	const struct apply_dir *dir;
+	struct cli_bar bar;
+	sigset_t stops;
+	long long began;
+	cJSON *json;
+};
+
+void apply_dir_release(struct apply_dir *d);
+void applying_release(struct applying *x);
+#define cleanup_applying __attribute__((cleanup(applying_release)))
+
+/* ---- apply_tell.c ---- */
+/* For struct apply_calls; @x is the argument. */
+void apply_line(void *x, const struct apply_line *l);
+int apply_progress(void *x, const char *stage, uint64_t done, uint64_t total);
+/* Signals that end a program are held from here on, and looked for by apply_progress. */
+void apply_begin(struct applying *x, sigset_t *ret_old);
+
+/* ---- apply_load.c: exit codes, or -1 ---- */
+int apply_load_dirs(struct applying *x);
+int apply_load_changes(struct applying *x);
+
+/* ---- apply_pick.c: which changes are meant ---- */
+
+/* Marks those that one of @paths names (all when there is none) in all of @d. An exit code, or -1. */
+int apply_pick(struct apply_dir *d, size_t n, char *const *paths, int npaths);
+
+/* ---- apply_ask.c: one change after another, hunk by hunk ---- */
+
+/* Asks about what is chosen of @d, whose tree is @tree. An exit code, or -1. */
+int apply_ask(struct apply_dir *d, int tree);

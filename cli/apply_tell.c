@@ -1,0 +1,105 @@
+/* What apply and unapply say, and how they are stopped. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/io.h"
+#include "cli/apply_internal.h"
+
+static const char *what_text(uint32_t what, char kind, char ret[static 64])
+{
+	static const char *const names[] = {"content", "mode", "owner", "attributes", "time"};
+	size_t n = 0;
+
+	ret[0] = 0;
+	if ((kind != 'M' && kind != 'R') || what == APPLY_CONTENT ||
+	    what == (APPLY_CONTENT | APPLY_TIMES))
+		return ret;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (what & 1u << i)
+			n += (size_t)snprintf(ret + n, 64 - n, "%s%s", n ? ", " : "  (", names[i]);
+	if (n)
+		(void)snprintf(ret + n, 64 - n, ")");
+	return ret;
+}
+
+static void put_path(FILE *f, const char *path)
+{
+	cli_put(f, *path ? path : ".");
+}
+
+static void json_line(struct applying *x, const struct apply_line *l)
+{
+	static const char *const words[] = {"apply", "nothing", "conflict", "refused"};
+	cJSON *o = cJSON_CreateObject();
+	char kind[2] = {l->kind, 0};
+
+	cli_json_str(o, "verdict", words[l->verdict]);
+	cli_json_str(o, "kind", kind);
+	cli_json_str(o, "path", l->path);
+	if (l->old)
+		cli_json_str(o, "old_path", l->old);
+	if (*l->reason)
+		cli_json_str(o, "reason", l->reason);
+	if (x->dir)
+		cli_json_str(o, "directory", x->dir->host);
+	(void)cJSON_AddItemToArray(x->json, o);
+}
+
+void apply_line(void *arg, const struct apply_line *l)
+{
+	struct applying *x = arg;
+	char what[64];
+
+	cli_bar_clear(&x->bar);
+	if (x->json) {
+		json_line(x, l);
+		return;
+	}
+	if (l->verdict == APPLY_DO) {
+		printf("%c ", l->kind);
+		if (l->old) {
+			put_path(stdout, l->old);
+			printf(" -> ");
+		}
+		put_path(stdout, l->path);
+		printf("%s\n", what_text(l->what, l->kind, what));
+		return;
+	}
+	(void)fflush(stdout);
+	fprintf(stderr, "rattan: %s: ",
+		l->verdict == APPLY_CONFLICT  ? "conflict"
+		: l->verdict == APPLY_REFUSED ? "kept back"
+					      : "nothing to do");
+	if (l->old) {
+		put_path(stderr, l->old);
+		fprintf(stderr, " -> ");
+	}
+	put_path(stderr, l->path);
+	fprintf(stderr, ": ");
+	cli_put(stderr, l->reason);
+	fputc('\n', stderr);
+}
+
+int apply_progress(void *arg, const char *stage, uint64_t done, uint64_t total)
+{
+	static const struct timespec now;
+	struct applying *x = arg;
+
+	if (sigtimedwait(&x->stops, NULL, &now) > 0)
+		return 1;
+	if (io_now_ms() - x->began > 1000)
+		cli_bar_put(&x->bar, "applying", stage, done, total);
+	return 0;
+}
+
+void apply_begin(struct applying *x, sigset_t *old)
+{
+	(void)sigemptyset(&x->stops);
+	(void)sigaddset(&x->stops, SIGINT);
+	(void)sigaddset(&x->stops, SIGTERM);
+	(void)sigaddset(&x->stops, SIGHUP);
+	(void)sigprocmask(SIG_BLOCK, &x->stops, old);
+	cli_bar_start(&x->bar);
+	x->began = io_now_ms();
+}

@@ -1,0 +1,205 @@
+/* rattan bootstrap arch, from the official archive: pacman of the tree itself does the work, as its root. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "cli/bootstrap.h"
+#include "cli/bootstrap_plan.h"
+#include "cli/config.h"
+#include "client/pacman.h"
+
+/* What makes an Arch of the archive: nothing that only a machine needs, and no time or random number of today. $1 lines for the mirror
+ * list, $2 packages, $3 "yes": an upgrade without any. */
+static const char set_up_script[] =
+	"set -eu; umask 022; export LC_ALL=C.UTF-8; exec >&2\n"
+	"[ -x /usr/bin/pacman ] && command -v bash > /dev/null || { echo 'the archive has no pacman, or no bash' >&2; exit 1; }\n"
+	"edit() { sed \"$2\" \"$1\" > \"$1.new\"; cat \"$1.new\" > \"$1\"; rm \"$1.new\"; }\n"
+	"mkdir -p /etc/pacman.d /var/lib/pacman /var/cache/pacman/pkg\n"
+	"if [ -n \"$1\" ]; then printf '%s' \"$1\" > /etc/pacman.d/mirrorlist; fi\n"
+	/* Both have no meaning, or no right, in here. */
+	"edit /etc/pacman.conf 's/^ *DownloadUser/#&/; s/^ *CheckSpace/#&/'\n"
+	"if pacman --version | grep -q 'v[789]\\.'; then\n"
+	"  grep -q '^DisableSandbox' /etc/pacman.conf || edit /etc/pacman.conf '/^\\[options\\]/a DisableSandbox'\n"
+	"fi\n"
+	"grep -q '^user:' /etc/passwd || echo 'user:x:1000:1000::/home/user:/bin/bash' >> /etc/passwd\n"
+	"grep -q '^user:' /etc/group || echo 'user:x:1000:' >> /etc/group\n"
+	"[ ! -e /etc/shadow ] || grep -q '^user:' /etc/shadow || echo 'user:!:::::::' >> /etc/shadow\n"
+	"mkdir -p /home/user; chown 1000:1000 /home/user; chmod 700 /home/user\n"
+	"[ -n \"$2$3\" ] || exit 0\n"
+	"k=/etc/pacman.d/gnupg\n"
+	"if command -v pacman-key > /dev/null && [ ! -e $k/trustdb.gpg ]; then pacman-key --init; pacman-key --populate; fi\n"
+	/* Who only looks notes the day in trustdb.gpg. Where no key and no trust is another, what it was is as good. */
+	"keys() { cksum $k/pubring.* && gpg --homedir $k --batch --no-permission-warning --export-ownertrust; }\n"
+	"before=$(keys 2> /dev/null) && cp -p $k/trustdb.gpg /tmp/trustdb || before=\n"
+	"pacman -Syu --noconfirm --needed --disable-download-timeout -- $2\n"
+	"if [ -n \"$before\" ] && [ \"$(keys 2> /dev/null | grep -v '^#')\" = \"$(echo \"$before\" | grep -v '^#')\" ]; then\n"
+	"  cp -p /tmp/trustdb $k/trustdb.gpg\n"
+	"fi\n";
+
+/* Nothing of today: what was fetched, what was logged, and times. $1: what is younger is of today. Then it is packed. */
+static const char last_script[] =
+	"set -eu; export LC_ALL=C.UTF-8\n"
+	"edit() { sed \"$2\" \"$1\" > \"$1.new\"; cat \"$1.new\" > \"$1\"; rm \"$1.new\"; }\n"
+	"for d in /var/lib/pacman/local/*/desc; do\n"
+	"  [ ! -e \"$d\" ] || edit \"$d\" '/^%INSTALLDATE%$/{n;s/.*/946684800/}'\n"
+	"done\n"
+	"rm -rf /var/cache/pacman/pkg/* /var/log/pacman.log /var/cache/ldconfig/aux-cache /tmp/* /tmp/.[!.]*\n"
+	"rm -f /etc/pacman.d/gnupg/random_seed /etc/pacman.d/gnupg/S.* /etc/pacman.d/gnupg/*~\n"
+	"all() { find / -xdev \\( -path /proc -o -path /dev -o -path /sys -o -path /init \\) -prune -o \"$@\"; }\n"
+	"all -newermt \"@$1\" -exec touch -h -d @946684800 {} +\n"
+	/* What is mounted here is of today and cannot be touched: it has the time of the youngest. */
+	"e=$(all -printf '%T@\\n' | sort -n | tail -n 1); e=$((${e%.*} + 1))\n" BOOT_PACK
+	"-cf - .\n";
+
+static const char put_script[] = "set -eu; mkdir -p \"$1\"\n"
+				 "exec tar -C \"$1\" -xpf - --no-same-owner\n";
+
+/* Servers for the mirror list, and the hosts that may be reached. */
+static int mirrors(struct boot *b, const struct bootstrap_plan *p, const char *const *own,
+		   struct buf *servers, struct diag *diag)
+{
+	const cJSON *v;
+	int r = 0;
+
+	cJSON_ArrayForEach(v, p->mirrors)
+	{
+		struct pacman_mirror m;
+
+		if (r == 0)
+			r = pacman_check_mirror(v->valuestring, own, &m, diag);
+		if (r == 0)
+			r = buf_printf(servers, "Server = %s\n", m.server);
+		if (r == 0)
+			r = net_allow(&b->net, m.host, diag);
+		if (r == 0)
+			b->net.local |= m.local;
+	}
+	return r;
+}
+
+static int set_up(struct boot *b, const struct bootstrap_plan *p, const char *const *own)
+{
+	cleanup_buf struct buf servers = {0}, packages = {0};
+	struct diag diag = {0};
+	int r = mirrors(b, p, own, &servers, &diag);
+	const cJSON *v;
+
+	cJSON_ArrayForEach(v, p->packages) if (r == 0) r =
+		buf_printf(&packages, "%s%s", packages.len ? " " : "", v->valuestring);
+	if (r < 0)
+		return cli_fail_errno(r, &diag, "bootstrap");
+	return boot_run(b, &(struct boot_step){
+				   .base = b->base,
+				   .what = "setting up",
+				   .script = set_up_script,
+				   .words =
+					   (const char *const[]){
+						   servers.len ? (const char *)servers.data : "",
+						   packages.len ? (const char *)packages.data : "",
+						   p->refresh ? "yes" : "", NULL},
+				   .online = servers.len > 0,
+				   .out_fd = -1});
+}
+
+static int put_directories(struct boot *b, const struct bootstrap_plan *p)
+{
+	const cJSON *v;
+	int r = -1;
+
+	cJSON_ArrayForEach(v, p->directories)
+	{
+		const char *to = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(v, "to"));
+		const struct boot_step s = {
+			.base = b->base,
+			.what = "putting a directory",
+			.script = put_script,
+			.words = (const char *const[]){to, NULL},
+			.dir = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(v, "from")),
+			.out_fd = -1};
+
+		if (r == -1)
+			r = boot_run(b, &s);
+	}
+	return r;
+}
+
+static int finish(struct boot *b, const char *start)
+{
+	cleanup_fd int fd = open("/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	const struct boot_step s = {.base = b->base,
+				    .what = "packing",
+				    .script = last_script,
+				    .words = (const char *const[]){start, NULL},
+				    .out_fd = fd};
+	int r;
+
+	if (fd < 0)
+		return cli_fail_errno(ret_nerrno(), NULL,
+				      "bootstrap: a temporary file in /var/tmp");
+	r = boot_run(b, &s);
+	return r == -1 ? boot_seal(b, fd) : r;
+}
+
+static int unpack(struct boot *b, const struct bootstrap_plan *p)
+{
+	cleanup_fd int fd = -1;
+	struct diag diag = {0};
+	struct stat was;
+	int r = bootstrap_check(p, p->archive, &diag, &was, &fd);
+
+	if (r < 0)
+		return cli_fail_errno(r, &diag, "bootstrap");
+	r = boot_import(b, fd, b->base, 1);
+	if (r == -1 && !bootstrap_same(p->archive, &was))
+		r = cli_fail(CLI_FAILED,
+			     "bootstrap: the archive %.300s changed while it was read; nothing "
+			     "came of it",
+			     p->archive);
+	return r;
+}
+
+static int make(struct boot *b, const struct bootstrap_plan *p, const char *const *own)
+{
+	char start[24];
+	int r;
+
+	/* Clocks of files are a little behind. */
+	(void)snprintf(start, sizeof(start), "%lld", (long long)time(NULL) - 2);
+	r = unpack(b, p);
+	if (r == -1) {
+		boot_env(b);
+		r = set_up(b, p, own);
+	}
+	if (r == -1)
+		r = put_directories(b, p);
+	return r == -1 ? finish(b, start) : r;
+}
+
+int bootstrap_arch(const struct boot_args *a, struct bootstrap_plan *plan)
+{
+	struct cli_config settings = {0};
+	const char *const *own;
+	struct diag diag = {0};
+	struct boot b;
+	int r = cli_config_load(&diag, &settings);
+
+	own = (const char *const *)settings.pacman_mirrors;
+	if (r == 0)
+		r = bootstrap_plan_load(plan, a->config, own, &diag);
+	if (r < 0) {
+		r = cli_fail_errno(r, &diag, "bootstrap");
+	} else {
+		r = boot_begin(&b, a);
+		if (r < 0)
+			r = make(&b, plan, own);
+		boot_end(&b);
+	}
+	bootstrap_plan_release(plan);
+	cli_config_release(&settings);
+	return r;
+}

@@ -1,0 +1,85 @@
+/* rattan show: one commit, and what it changed. */
+#include <string.h>
+#include <time.h>
+
+#include "cli/cli.h"
+#include "cli/pager.h"
+
+static void put_text(const struct ctl_commit *cm, const char *rev)
+{
+	char when[40] = "";
+	struct tm tm;
+
+	if (localtime_r(&cm->time.tv_sec, &tm))
+		(void)strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S %z", &tm);
+	printf("%s %s\n", cm->automatic ? "state" : "commit", *cm->id ? cm->id : rev);
+	printf("environment  %s\n", cm->env);
+	printf("time         %s\n", when);
+	if (*cm->label) {
+		printf("label        ");
+		cli_put(stdout, cm->label);
+		printf("\n");
+	}
+	if (cm->message && *cm->message) {
+		printf("\n");
+		cli_put_text(stdout, cm->message, strlen(cm->message));
+		printf("\n");
+	}
+	printf("\n");
+}
+
+static int show(const char *env, const char *rev, const struct cli_diff_opts *o)
+{
+	cleanup_env struct cli_env e = {0};
+	struct ctl_commit cm = {0};
+	struct diag diag = {0};
+	struct cli_page pg;
+	int r = cli_connect(env, &e.client, &e.ctl);
+
+	if (r >= 0)
+		return r;
+	r = ctl_log_one(e.ctl, rev, &diag, &cm);
+	if (r < 0)
+		return cli_fail_errno(r, &diag, "show");
+	cli_page_start(&pg, o->no_pager || o->raw || o->json);
+	if (!o->json && !o->raw)
+		put_text(&cm, rev);
+	r = cli_diff_between(e.ctl, *cm.parent ? cm.parent : "base", cm.id, o, &pg);
+	cli_page_end(&pg);
+	ctl_commit_release(&cm);
+	return r;
+}
+
+static int run(int argc, char **argv)
+{
+	const char *env = NULL;
+	struct cli_diff_opts o = {0};
+	const struct cli_opt opts[] = {
+		{"env", 'e', CLI_TEXT, &env, "NAME",
+		 "environment; default: this directory's, or 'default'"},
+		CLI_DIFF_OPTS(o),
+		{0},
+	};
+	char **rest;
+	int n, r = cli_parse(&cmd_show, opts, argc, argv, false, &rest, &n);
+
+	if (r >= 0)
+		return r;
+	r = cli_diff_check(&o, "show");
+	if (r >= 0)
+		return r;
+	if (n > 1)
+		return cli_fail(CLI_USAGE, "show: one revision at a time; '%s' is too much",
+				rest[1]);
+	return show(env, n ? rest[0] : "head", &o);
+}
+
+const struct cli_command cmd_show = {
+	.name = "show",
+	.args = "[REV] [-e NAME] [--name-status | --stat | --json | -z]",
+	.summary = "a commit, and what it changed",
+	.details =
+		"REV as for rollback; without one head. What it changed is against the commit before it.\n\n"
+		"Example:\n  rattan show head~1 --stat\n",
+	.run = run,
+};

@@ -1,0 +1,309 @@
+#include "stage3/root_calls.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "stage3/root_abi.h"
+#include "stage3/root_path.h"
+
+#define NODE_TRIES 100
+
+static const struct root_answer to_kernel = {.mine = false};
+
+static struct root_answer done(int error)
+{
+	return (struct root_answer){.mine = true, .error = error};
+}
+
+/* ---- the caller ---- */
+
+/* A string of its memory; false: let the kernel say what is wrong with it. */
+static bool read_text(uint32_t pid, uint64_t at, char ret[static ROOT_PATH])
+{
+	size_t have = 0;
+
+	while (have < ROOT_PATH) {
+		/* Not over the end of a page, behind which there may be nothing. */
+		size_t n = 4096 - (size_t)((at + have) & 4095);
+		struct iovec to = {.iov_base = ret + have};
+		struct iovec from = {.iov_base = (void *)(uintptr_t)(at + have)};
+		ssize_t got;
+
+		to.iov_len = from.iov_len = n < ROOT_PATH - have ? n : ROOT_PATH - have;
+		got = process_vm_readv((pid_t)pid, &to, 1, &from, 1, 0);
+		if (got <= 0)
+			return false;
+		if (memchr(ret + have, 0, (size_t)got))
+			return true;
+		have += (size_t)got;
+	}
+	return false;
+}
+
+static bool write_back(uint32_t pid, uint64_t at, void *p, size_t n)
+{
+	struct iovec from = {.iov_base = p, .iov_len = n};
+	struct iovec to = {.iov_base = (void *)(uintptr_t)at, .iov_len = n};
+
+	return process_vm_writev((pid_t)pid, &from, 1, &to, 1, 0) == (ssize_t)n;
+}
+
+static mode_t umask_of(uint32_t pid)
+{
+	char path[PROC_ROOM], line[256];
+	unsigned mask = 022;
+	FILE *f;
+
+	(void)snprintf(path, sizeof(path), "/proc/%u/status", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return mask;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "Umask: %o", &mask) == 1)
+			break;
+	(void)fclose(f);
+	return mask & 0777;
+}
+
+/* ---- the file that a call means ---- */
+
+/* What a call names: a descriptor, or a path and flags. */
+struct target {
+	int dir;
+	bool has_path;
+	uint64_t path; /* in the caller's memory */
+	int at_flags;
+};
+
+/* The kernel refuses what it does not know. */
+#define AT_KNOWN (AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_NO_AUTOMOUNT)
+#define AT_SYNC  (AT_STATX_FORCE_SYNC | AT_STATX_DONT_SYNC)
+
+static int open_target(const struct root_caller *c, const struct target *t)
+{
+	char path[ROOT_PATH] = "";
+
+	if (t->at_flags & ~(AT_KNOWN | AT_SYNC))
+		return -1;
+	if (t->has_path && !read_text(c->pid, t->path, path))
+		return -1;
+	if (!path[0] && t->has_path && !(t->at_flags & AT_EMPTY_PATH))
+		return -1;
+	return root_open(c, t->dir, path, t->at_flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW : 0);
+}
+
+/* A descriptor of O_PATH has no attributes of its own; its link in /proc leads to what it is, a symbolic link included. */
+static void link_of(int fd, char ret[static PROC_ROOM])
+{
+	(void)snprintf(ret, PROC_ROOM, "/proc/self/fd/%d", fd);
+}
+
+/* ---- stat ---- */
+
+/* Is it of somebody whom the kernel cannot show? */
+static bool others(int fd, struct root_owner *ret)
+{
+	char link[PROC_ROOM];
+
+	link_of(fd, link);
+	return getxattr(link, ROOT_XATTR_OWNER, ret, sizeof(*ret)) == (ssize_t)sizeof(*ret) &&
+	       (ret->uid || ret->gid);
+}
+
+static struct root_answer do_stat(const struct root_caller *c, const struct target *t, uint64_t to)
+{
+	struct root_owner o;
+	struct stat st;
+	int fd = open_target(c, t);
+	bool ok = fd >= 0 && others(fd, &o) &&
+		  syscall(
+#ifdef SYS_newfstatat
+			  SYS_newfstatat,
+#else
+			  SYS_fstatat64,
+#endif
+			  fd, "", &st, AT_EMPTY_PATH) == 0;
+
+	if (fd >= 0)
+		(void)close(fd);
+	if (!ok)
+		return to_kernel;
+	st.st_uid = o.uid;
+	st.st_gid = o.gid;
+	return write_back(c->pid, to, &st, sizeof(st)) ? done(0) : to_kernel;
+}
+
+static struct root_answer do_statx(const struct root_caller *c, const struct target *t,
+				   unsigned mask, uint64_t to)
+{
+	struct root_owner o;
+	struct statx st;
+	int fd = open_target(c, t);
+	bool ok = fd >= 0 && others(fd, &o) &&
+		  statx(fd, "", AT_EMPTY_PATH | (t->at_flags & AT_SYNC), mask, &st) == 0;
+
+	if (fd >= 0)
+		(void)close(fd);
+	if (!ok)
+		return to_kernel;
+	st.stx_uid = o.uid;
+	st.stx_gid = o.gid;
+	return write_back(c->pid, to, &st, sizeof(st)) ? done(0) : to_kernel;
+}
+
+/* ---- chown ---- */
+
+static struct root_answer do_chown(const struct root_caller *c, const struct target *t,
+				   uint64_t uid, uint64_t gid)
+{
+	const struct root_owner o = {.uid = (uint32_t)uid, .gid = (uint32_t)gid};
+	char link[PROC_ROOM];
+	int fd = open_target(c, t), error;
+
+	if (fd < 0)
+		return to_kernel;
+	link_of(fd, link);
+	error = setxattr(link, ROOT_XATTR_OWNER, &o, sizeof(o), 0) < 0 ? errno : 0;
+	(void)close(fd);
+	/* /proc, /dev/shm: of another file system. */
+	return error == EOPNOTSUPP ? to_kernel : done(-error);
+}
+
+/* ---- mknod ---- */
+
+/* Under a name that nobody has looked for, and then renamed: the kernel believes that there is nothing at the right one, and
+ * cannot be told by what it does not know to be a new name. */
+static int make_node(int dir, const char *name, mode_t mode, uint32_t dev, uint64_t salt)
+{
+	union {
+		struct root_node n;
+		char room[sizeof(struct root_node) + 64];
+	} v = {.n = {.mode = mode, .dev = dev}};
+	char *temp = v.room + offsetof(struct root_node, name), link[PROC_ROOM];
+	int r = -EEXIST;
+
+	link_of(dir, link);
+	for (int i = 0; r == -EEXIST && i < NODE_TRIES; i++) {
+		int n = snprintf(temp, 64, ".rattan-node-%llx",
+				 (unsigned long long)salt + (unsigned)i);
+
+		r = setxattr(link, ROOT_XATTR_NODE, v.room,
+			     offsetof(struct root_node, name) + (size_t)n + 1, 0) < 0
+			    ? -errno
+			    : 0;
+	}
+	if (r < 0)
+		return r;
+	if (syscall(SYS_renameat2, dir, temp, dir, name, 1 /* RENAME_NOREPLACE */) == 0)
+		return 0;
+	r = -errno;
+	(void)unlinkat(dir, temp, 0);
+	return r;
+}
+
+static struct root_answer do_mknod(const struct root_caller *c, int at, uint64_t path,
+				   uint64_t mode, uint64_t dev)
+{
+	char text[ROOT_PATH], name[256], *slash;
+	int dir, r;
+
+	if (!read_text(c->pid, path, text))
+		return to_kernel;
+	slash = strrchr(text, '/');
+	if (snprintf(name, sizeof(name), "%s", slash ? slash + 1 : text) >= (int)sizeof(name) ||
+	    !name[0])
+		return to_kernel;
+	if (slash)
+		slash[slash == text] = 0; /* "/x" is in "/" */
+	else
+		memcpy(text, ".", 2);
+	dir = root_open(c, at, text, O_DIRECTORY);
+	if (dir < 0)
+		return to_kernel;
+	/* The kernel reads sixteen bits of it. */
+	r = make_node(dir, name, (mode_t)(mode & (S_IFMT | 07777)) & ~umask_of(c->pid),
+		      (uint32_t)dev, path ^ c->pid);
+	(void)close(dir);
+	return r == -EOPNOTSUPP ? to_kernel : done(r);
+}
+
+/* ---- all of them ---- */
+
+static struct target named(uint64_t path, int flags)
+{
+	return (struct target){.dir = AT_FDCWD, .has_path = true, .path = path, .at_flags = flags};
+}
+
+static struct target named_at(uint64_t dir, uint64_t path, uint64_t flags)
+{
+	return (struct target){
+		.dir = (int)dir, .has_path = true, .path = path, .at_flags = (int)flags};
+}
+
+static struct target opened(uint64_t fd)
+{
+	return (struct target){.dir = (int)fd};
+}
+
+struct root_answer root_call(const struct seccomp_data *c, const struct root_caller *caller)
+{
+	const uint64_t *a = (const uint64_t *)c->args;
+	struct target t;
+
+	switch (c->nr) {
+#ifdef SYS_stat
+	case SYS_stat:
+		t = named(a[0], 0);
+		return do_stat(caller, &t, a[1]);
+	case SYS_lstat:
+		t = named(a[0], AT_SYMLINK_NOFOLLOW);
+		return do_stat(caller, &t, a[1]);
+#endif
+	case SYS_fstat:
+		t = opened(a[0]);
+		return do_stat(caller, &t, a[1]);
+#ifdef SYS_newfstatat
+	case SYS_newfstatat:
+		t = named_at(a[0], a[1], a[3]);
+		return do_stat(caller, &t, a[2]);
+#endif
+	case SYS_statx:
+		t = named_at(a[0], a[1], a[2]);
+		return do_statx(caller, &t, (unsigned)a[3], a[4]);
+#ifdef SYS_chown
+	case SYS_chown:
+		t = named(a[0], 0);
+		return do_chown(caller, &t, a[1], a[2]);
+	case SYS_lchown:
+		t = named(a[0], AT_SYMLINK_NOFOLLOW);
+		return do_chown(caller, &t, a[1], a[2]);
+#endif
+	case SYS_fchown:
+		if (root_path_only(caller, (int)a[0]))
+			return to_kernel; /* which says EBADF */
+		t = opened(a[0]);
+		return do_chown(caller, &t, a[1], a[2]);
+	case SYS_fchownat:
+		if (a[4] & ~(uint64_t)(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) & UINT32_MAX)
+			return to_kernel;
+		t = named_at(a[0], a[1], a[4]);
+		return do_chown(caller, &t, a[2], a[3]);
+#ifdef SYS_mknod
+	case SYS_mknod:
+		return do_mknod(caller, AT_FDCWD, a[0], a[1], a[2]);
+#endif
+	case SYS_mknodat:
+		return do_mknod(caller, (int)a[0], a[1], a[2], a[3]);
+	default:
+		return done(0); /* another id: it stays what it is, and is none the wiser */
+	}
+}

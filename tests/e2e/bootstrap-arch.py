@@ -1,0 +1,294 @@
+#!/usr/bin/python3
+# rattan bootstrap arch: from a bootstrap archive and a signed repository of the test's own, built with the distribution's pacman
+# tools and served on loopback; wrong digests, signatures, mirrors, packages and repositories leave nothing; the base is sealed.
+# timeout: 900
+import functools
+import hashlib
+import http.server
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import threading
+import time
+
+from lib import check, done, here, rattan, skip
+
+TOOLS = "pacman", "repo-add", "gpg", "gpgv", "bsdtar", "zstd"
+for t in TOOLS:
+    if not shutil.which(t):
+        skip(f"there is no {t}")
+os.environ.update(RATTAN_DATA_DIR=f"{here}/store", HOME=f"{here}/home", GNUPGHOME=f"{here}/gpg", TMPDIR=f"{here}/tmp")
+for d in "home", "tmp", "repo/core/os/x86_64":
+    os.makedirs(d)
+os.makedirs("gpg", mode=0o700)
+
+
+def sh(line, **kw):
+    r = subprocess.run(["bash", "-ec", line], capture_output=True, text=True, **kw)
+    check(r.returncode == 0, line, r.stdout + r.stderr)
+    return r.stdout
+
+
+def rt(*args):
+    return subprocess.run([rattan, *args], capture_output=True, text=True)
+
+
+def says(code, words, *args):
+    r = rt(*args)
+    said = r.stdout + r.stderr
+    check(r.returncode == code and words in said, f"{args} -> {code} '{words}'", f"{r.returncode}: {said[-900:]}")
+    return r.stdout
+
+
+def left():
+    """Bases, environments, and what is on its way."""
+    return ([b["name"] for b in json.loads(rt("base", "list", "--json").stdout or "[]") if b["name"] != "host"],
+            [e["name"] for e in json.loads(rt("env", "list", "--json").stdout or "[]")], os.listdir(f"{here}/tmp"))
+
+
+# ---- a repository, signed ----
+
+sh("gpg --batch --quiet --passphrase '' --quick-gen-key 'Signer <signer@example.com>' ed25519 sign never; gpg --export > signer.gpg")
+key = re.search(r"fpr:+([0-9A-F]+):", sh("gpg --with-colons --fingerprint")).group(1)
+
+
+def package(name, version, text):
+    """What makepkg makes, without the minute that its shell takes on a busy machine."""
+    files = {".PKGINFO": (f"pkgname = {name}\npkgbase = {name}\npkgver = {version}-1\npkgdesc = a test\nurl = https://example.com\nbuilddate = 1700000000\n"
+                          f"packager = Signer <signer@example.com>\nsize = 100\narch = any\nlicense = MIT\n", 0o644, 0, 0),
+             ".INSTALL": (f"post_install() {{ echo {text} > /var/lib/{name}/installed; }}\n", 0o644, 0, 0),
+             f"usr/bin/{name}": (f"#!/bin/sh\necho {text}\n", 0o755, 0, 0), f"var/lib/{name}/data": ("data\n", 0o640, 33, 44)}
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as t:
+        for path, (data, mode, uid, gid) in files.items():
+            parts = path.split("/")
+            for n in range(1, len(parts)):
+                d = tarfile.TarInfo("/".join(parts[:n]))
+                d.type, d.mode, d.mtime = tarfile.DIRTYPE, 0o755, 1700000000
+                if d.name not in t.getnames():
+                    t.addfile(d)
+            e = tarfile.TarInfo(path)
+            e.size, e.mode, e.uid, e.gid, e.mtime = len(data), mode, uid, gid, 1700000000
+            t.addfile(e, io.BytesIO(data.encode()))
+    at = f"{here}/repo/core/os/x86_64/{name}-{version}-1-any.pkg.tar.zst"
+    r = subprocess.run(["zstd", "-q", "-o", at], input=raw.getvalue(), capture_output=True)
+    check(r.returncode == 0, f"pack {name}", r.stderr)
+    sh(f"gpg --batch --quiet --detach-sign {at}")
+
+
+def publish():
+    sh("cd repo/core/os/x86_64 && rm -f core.* && repo-add --quiet --sign core.db.tar.gz *.pkg.tar.zst")
+
+
+package("hello-rattan", "1.0", "hello-one")
+package("other-rattan", "1.0", "other-one")
+publish()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *a):
+        pass
+
+
+web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=f"{here}/repo"))
+threading.Thread(target=web.serve_forever, daemon=True).start()
+mirror = f"http://127.0.0.1:{web.server_port}"
+conf = os.environ["XDG_CONFIG_HOME"] + "/rattan/config.json"
+settings = json.load(open(conf))
+json.dump(dict(settings, pacman_mirrors=[mirror]), open(conf, "w"))
+
+# ---- an archive as Arch makes them: one directory, in which there is pacman ----
+
+top = "arch/root.x86_64"
+os.makedirs(f"{top}/usr/bin")
+for p in ("bash", "pacman", "sed", "grep", "cat", "rm", "mkdir", "chown", "chmod", "gpg", "gpgconf", "gpgsm", "ls", "stat", "tar", "bsdtar", "id", "sleep", "cp", "tail", "find", "touch", "date", "cksum", "mv", "sort"):
+    src = shutil.which(p)
+    if not src:
+        continue
+    shutil.copy(src, f"{top}/usr/bin/{p}")
+    for line in subprocess.run(["ldd", src], capture_output=True, text=True).stdout.splitlines():
+        lib = next((w for w in line.split() if w.startswith("/")), None)
+        if lib and not os.path.exists(top + lib):
+            os.makedirs(os.path.dirname(top + lib), exist_ok=True)
+            shutil.copy(os.path.realpath(lib), top + lib)
+os.symlink("usr/bin", f"{top}/bin")
+os.symlink("bash", f"{top}/usr/bin/sh")
+for d in "etc/pacman.d/gnupg", "var/lib/pacman/local", "var/cache/pacman/pkg", "root", "tmp", "var/log", "dev", "proc", "sys", "run":
+    os.makedirs(f"{top}/{d}")
+for name, text in {"pacman.conf": "[options]\nHoldPkg = pacman\nArchitecture = x86_64\nCheckSpace\nSigLevel = Required\n[core]\nInclude = /etc/pacman.d/mirrorlist\n",
+                   "passwd": "root:x:0:0::/root:/bin/bash\n", "group": "root:x:0:\n", "shadow": "root:!:::::::\n", "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+                   "pacman.d/mirrorlist": "#Server = https://geo.mirror.pkgbuild.com/$repo/os/$arch\n"}.items():
+    with open(f"{top}/etc/{name}", "w") as f:
+        f.write(text)
+os.link(f"{top}/etc/passwd", f"{top}/etc/passwd-")
+os.makedirs("kr", mode=0o700)  # a short path: a socket is made in it
+sh(f"export GNUPGHOME={here}/kr; gpg --batch --quiet --import signer.gpg; "
+   f"echo {key}:6: | gpg --batch --quiet --import-ownertrust; gpgconf --kill all; rm -f kr/S.* kr/*~ kr/.#*; rmdir {top}/etc/pacman.d/gnupg; mv kr {top}/etc/pacman.d/gnupg; "
+   f"[ ! -d /usr/lib/locale/C.utf8 ] || {{ mkdir -p {top}/usr/lib/locale; cp -r /usr/lib/locale/C.utf8 {top}/usr/lib/locale/; }}")
+with open("arch/pkglist.x86_64.txt", "w") as f:
+    f.write("pacman\n")
+sh("tar --sort=name --owner=0 --group=0 --numeric-owner -I zstd -cf boot.tar.zst -C arch pkglist.x86_64.txt root.x86_64; gpg --batch --quiet --yes --detach-sign boot.tar.zst")
+digest = hashlib.sha256(open("boot.tar.zst", "rb").read()).hexdigest()
+os.makedirs("skel/deep")
+with open("skel/deep/f", "w") as f:
+    f.write("mine\n")
+
+
+def plan(name, **kw):
+    json.dump(dict(dict(archive=f"{here}/boot.tar.zst", sha256=digest, mirrors=[mirror], packages=["hello-rattan"],
+                        directories=[{"from": f"{here}/skel", "to": "/opt/skel"}]), **kw), open(f"{name}.json", "w"))
+    return "--config", f"{name}.json"
+
+
+print("== what is refused")
+nothing = left()
+ok = plan("ok")
+for words, code, args in (
+        ("or arch and a name", 2, ["arch"]), ("neither debian nor arch", 2, ["gentoo", "x"]), ("--mirror is for debian", 2, ["arch", "x", "--mirror", "http://x"]),
+        ("--archive is for arch", 2, ["debian", "x", "--archive", "x"]), ("an archive is needed", 2, ["arch", "x"]), ("who says that", 2, ["arch", "x", "--archive", "boot.tar.zst"]),
+        ("is no SHA-256", 2, ["arch", "x", "--archive", "boot.tar.zst", "--sha256", "12"]),
+        ("not the archive that was meant", 1, ["arch", "x", "--archive", "boot.tar.zst", "--sha256", "0" * 64]),
+        ("cannot open the archive", 3, ["arch", "x", "--archive", "none.tar.zst", "--sha256", "0" * 64]),
+        ("does not hold", 1, ["arch", "x", "--archive", "boot.tar.zst", "--signature", "signer.gpg", "--keyring", f"{here}/signer.gpg"]),
+        ("is refused", 2, ["arch", "x", *plan("m1", mirrors=["https://evil.example.com"])]),
+        ("is refused", 2, ["arch", "x", *plan("m2", mirrors=["http://127.0.0.1:1"])]),
+        ("packages come from a mirror", 2, ["arch", "x", *plan("m3", mirrors=[])]),
+        ("no name of a package", 2, ["arch", "x", *plan("p1", packages=["--root"])]),
+        ("nothing that a bootstrap knows", 2, ["arch", "x", *plan("k1", more=1)]),
+        ("each of \"directories\"", 2, ["arch", "x", *plan("d1", directories=[{"from": "skel", "to": "relative"}])]),
+        (f"{here}/none", 3, ["arch", "x", *plan("d2", packages=[], mirrors=[], directories=[{"from": f"{here}/none", "to": "/x"}])]),
+        ("setting up failed", 1, ["arch", "x", *plan("p2", packages=["no-such-package"])])):
+    says(code, words, "bootstrap", *args)
+    check(left() == nothing, f"{words}: nothing is left", left())
+shutil.copy("boot.tar.zst", "bad.tar.zst")
+with open("bad.tar.zst", "r+b") as f:
+    f.seek(5000)
+    f.write(b"\0")
+says(1, "made for other bytes", "bootstrap", "arch", "x", "--archive", "bad.tar.zst", "--signature", "boot.tar.zst.sig", "--keyring", f"{here}/signer.gpg")
+check(left() == nothing, "nothing is left", left())
+
+print("== a base")
+made = says(0, "is", "bootstrap", "arch", "arch", *ok, "--signature", "boot.tar.zst.sig", "--keyring", f"{here}/signer.gpg")
+check(left()[0] == ["arch"] and left()[1:] == nothing[1:], "one base, and nothing beside it", left())
+id1 = next(b["id"] for b in json.loads(rt("base", "list", "--json").stdout) if b["name"] == "arch")
+says(4, "there is a base \"arch\"; --replace", "bootstrap", "arch", "arch", *ok)
+
+
+def inside(text, *more):
+    r = rt("run", "--base", f"arch@{id1[:12]}", "-e", "e", *more, "-c", text)
+    check(r.returncode == 0, text, r.stdout + r.stderr)
+    return r.stdout
+
+
+check(inside("hello-rattan; pacman -Q; cat /var/lib/hello-rattan/installed /opt/skel/deep/f; cat /etc/pacman.d/mirrorlist; grep user: /etc/passwd /etc/passwd-")
+      == f"hello-one\nhello-rattan 1.0-1\nhello-one\nmine\nServer = {mirror}/$repo/os/$arch\n/etc/passwd:user:x:1000:1000::/home/user:/bin/bash\n"
+      "/etc/passwd-:user:x:1000:1000::/home/user:/bin/bash\n", "package, its script, directory, mirrors, user, a link that stays one")
+out = inside("stat -c '%u:%g' /var/lib/hello-rattan/data /home/user /opt/skel/deep/f", "--provision")
+check(out == "33:44\n1000:1000\n0:0\n", "owners", out)
+check(inside("ls /var/cache/pacman/pkg /var/log").split() == ["/var/cache/pacman/pkg:", "/var/log:"], "nothing of today is in it")
+says(4, "", "run", "--base", "arch@00000000", "-e", "x", "--", "true")
+r = rt("fsck")
+check(r.returncode == 0, "the store is whole", r.stdout + r.stderr)
+
+says(0, "is", "bootstrap", "arch", "again", *ok)
+
+
+def tree(name):
+    """All that a base has."""
+    with tarfile.open(fileobj=io.BytesIO(subprocess.run([rattan, "export", "tar", name, "-"], capture_output=True).stdout)) as t:
+        return {m.name: (m.mode, m.uid, m.gid, m.mtime, m.type, m.linkname, m.isreg() and hashlib.sha256(t.extractfile(m).read()).hexdigest())
+                for m in t}
+
+
+one, two = tree("arch"), tree("again")
+check(one == two and len(one) > 100, "made again it is the same", {n for n in one if one[n] != two.get(n)})
+
+print("== without packages it is the same again")
+ids = set()
+for n in "one", "two":
+    time.sleep(1.1)  # another second of the clock, which must not show
+    says(0, "is", "bootstrap", "arch", n, *plan("plain", packages=[], mirrors=[]))
+    ids.add(next(b["id"] for b in json.loads(rt("base", "list", "--json").stdout) if b["name"] == n))
+check(len(ids) == 1, "the same id", ids)
+
+print("== the tools")
+sh(f"mkdir -p bare; cp -r {top}/usr bare/; rm bare/usr/bin/pacman; ln -s usr/bin bare/bin; for d in lib lib64; do [ ! -e {top}/$d ] || cp -r {top}/$d bare/; done")
+says(0, "is", "import", "dir", "bare", "bare")
+ids = iter(range(1, 1000))
+
+
+def ask(method, params):
+    n = next(ids)
+    server.stdin.write(json.dumps({"jsonrpc": "2.0", "id": n, "method": method, "params": params}) + "\n")
+    server.stdin.flush()
+    for line in server.stdout:
+        m = json.loads(line)
+        if m.get("id") == n:
+            return m
+    check(False, f"{method}: an answer")
+    done()
+
+
+def call(name, **args):
+    r = ask("tools/call", {"name": name, "arguments": args})
+    r = r.get("result") or {"isError": True, "content": [{"text": json.dumps(r)}]}
+    return bool(r.get("isError")), r["content"][0]["text"]
+
+
+def serve(*args):
+    global server
+    server = subprocess.Popen([rattan, "serve", *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    ask("initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}})
+    server.stdin.write('{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+
+
+serve("--env", "m", "--base", "arch", "--keep")
+size = len(json.dumps(ask("tools/list", {})["result"], separators=(",", ":"), ensure_ascii=False).encode())
+check(size < 24 * 1024, "the list of tools is short", size)
+e, t = call("pacman_run", args=["-Q"])
+check(not e and "hello-rattan 1.0-1" in t and "other" not in t, "-Q", t)
+e, t = call("pacman_run", args=["-Q", "other-rattan"])
+check(not e and t.startswith("exit 1 ") and "not found" in t, "what is not there", t)
+e, t = call("pacman_run", args=["-Sy", "other-rattan"])
+check(e and "pacman_install" in t, "an installation is refused", t)
+e, t = call("pacman_run", args=["-Q", "--config", "/workspace/x"])
+check(e and "refused" in t, "another configuration", t)
+for bad, words in (({"packages": []}, "1 to "), ({"packages": ["-Rns"]}, "is none"), ({"packages": ["x"], "mirror": "https://evil.example.com"}, "refused"),
+                   ({"packages": ["x"], "mirror": "http://127.0.0.1:1"}, "refused"), ({"packages": [1]}, "is none"), ({}, "packages")):
+    e, t = call("pacman_install", **bad)
+    check(e and words in t, f"{bad}", t)
+e, t = call("pacman_install", packages=["no-such-package"])
+check(e and "nothing is changed" in t and "not found" in t, "a package that is not there", t)
+e, t = call("pacman_install", packages=["other-rattan"], mirror=mirror)
+check(not e and t.startswith("done in "), "installed", t)
+e, t = call("shell_run", command="other-rattan; cat /etc/pacman.d/mirrorlist; ls /tmp/.mirrorlist 2>&1 | tail -1")
+check("other-one" in t and t.count("Server") == 1 and "cannot access" in t, "it is there, and the list is what it was", t)
+package("hello-rattan", "2.0", "hello-two")
+package("third-rattan", "1.0", "third-one")
+os.remove(f"{here}/repo/core/os/x86_64/hello-rattan-1.0-1-any.pkg.tar.zst")
+publish()
+e, t = call("pacman_install", packages=["third-rattan"], refresh=False)
+check(e and "nothing is changed" in t, "by the old list it is not known", t)
+e, t = call("pacman_install", packages=["third-rattan"])
+check(not e, "with a fresh one it is", t)
+e, t = call("shell_run", command="hello-rattan; third-rattan")
+check("hello-two" in t and "third-one" in t, "and all else was upgraded with it", t)
+server.stdin.close()
+server.wait(60)
+serve("--env", "plain", "--base", "bare")
+names = {t["name"] for t in ask("tools/list", {})["result"]["tools"]}
+check("shell_run" in names and not any("pacman" in n for n in names), "on another base there is none", names)
+server.stdin.close()
+server.wait(60)
+
+print("== a repository that lies")
+sh("cd repo/core/os/x86_64 && printf x >> $(ls other-rattan*.zst)")
+before = left()
+says(1, "setting up failed", "bootstrap", "arch", "x", *plan("lie", packages=["other-rattan"]))
+check(left() == before, "nothing of it is left", left())
+sh("gpgconf --kill all")
+done()

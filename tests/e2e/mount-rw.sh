@@ -1,0 +1,65 @@
+#!/bin/bash
+# mount --rw: a commit that can be written to on the host; nobody else sees what is written, a collection leaves it alone, and it is gone with the mount,
+# also when its server is killed.
+# timeout: 180
+. "$RATTAN_SRC/tests/e2e/lib.sh"
+export RATTAN_DATA_DIR=$here/store
+[ -e /bin/fusermount3 ] && [ -w /dev/fuse ] || { echo "no fusermount3, or no access to /dev/fuse"; exit 77; }
+
+pid_of() { grep -lzxF -e "--dir" /proc/[0-9]*/cmdline 2> /dev/null | while read -r f; do tr '\0' ' ' < "$f" 2> /dev/null | grep -q -- "--dir $here/m " && cut -d/ -f3 <<< "$f"; done | head -n 1; }
+w=m/workspace
+chunks() { rt stats --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["total"]["chunk_bytes"])'; }
+
+must rt run -e e -- sh -c 'echo one > a; echo two > b; head -c 300000 /dev/urandom > big'
+must rt commit -e e -m first
+before=$(chunks)
+mkdir m
+
+echo "== it can be written to"
+must rt mount head m --rw -e e
+[ -e $w/a ] || fail "the commit is not shown"
+echo more >> "$w/a" || fail "append"
+rm "$w/b" || fail "remove"
+mkdir "$w/d" && head -c 2000000 /dev/urandom > "$w/d/new" || fail "a new file"
+printf x | dd of="$w/big" bs=1 seek=200000 conv=notrunc status=none || fail "in the middle"
+mv "$w/d/new" "$w/moved" || fail "rename"
+sync "$w/moved" || fail "fsync"
+sum=$(sha256sum < "$w/moved")
+same "$(cat "$w/a")" $'one\nmore' "what was written"
+[ "$(chunks)" -ge $((before + 2000000)) ] || fail "an fsync did not bring it to the store: $(chunks) after $before"
+
+echo "== and nobody else sees it"
+same "$(rt run -e e -- cat a b)" $'one\ntwo' "the environment"
+says '^$' 0 rt diff -e e --name-status
+must rt gc
+must rt gc
+same "$(sha256sum < "$w/moved")" "$sum" "after a collection"
+echo again > "$w/after" && sync "$w/after" || fail "writing after a collection"
+must rt fsck
+
+echo "== it is gone with the mount"
+must rt umount m
+must rt gc
+same "$(chunks)" "$before" "the store"
+must rt mount head m -e e
+same "$(cat "$w/a" "$w/b"; ls "$w")" $'one\ntwo\na\nb\nbig' "the commit"
+! touch "$w/x" 2> /dev/null || fail "read-only without --rw"
+must rt umount m
+
+echo "== also when its server is killed"
+must rt mount head m --rw -e e
+echo more >> "$w/a" && sync "$w/a" || fail "append"
+pid=$(pid_of)
+[ -n "$pid" ] || fail "whose mount is it?"
+kill -9 "$pid"
+for _ in $(seq 50); do
+	must rt env list
+	ls m/* > /dev/null 2>&1 || break
+	sleep 0.2
+done
+must rt mount head m --rw -e e
+same "$(cat "$w/a" "$w/b")" $'one\ntwo' "the commit, in the next mount"
+must rt umount m
+must rt gc
+must rt fsck
+exit 0

@@ -1,0 +1,517 @@
+/*
+ * Whole runs over a host directory and a tree, which is another directory here: what is planned, in words, and what comes of it. Then every rename
+ * of a run goes wrong in each way that it can: it fails; the process is gone after it; somebody has put something else there in that moment.
+ */
+#include <fcntl.h>
+#include <ftw.h>
+#include <linux/fs.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "apply/apply.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "tests/lib/tap.h"
+
+static char top[] = "/tmp/rattan-run.XXXXXX", host[64], tree[64], data[64];
+
+/* ---- what happens to the renames ---- */
+
+static struct {
+	unsigned n;  /* so far */
+	unsigned at; /* of this one, from 1; 0: of none */
+	enum {
+		FAIL,
+		DIE, /* after it */
+		SWAP /* somebody is faster: @path is another file */
+	} how;
+	const char *path; /* of the host */
+	bool did;
+} hook;
+
+int __real_renameat2(int, const char *, int, const char *, unsigned);
+int __wrap_renameat2(int from, const char *a, int to, const char *b, unsigned flags);
+
+static void host_path(const char *rel, char ret[static PATH_MAX])
+{
+	if (snprintf(ret, PATH_MAX, "%s/%s", host, rel) >= PATH_MAX)
+		tap_fatal("a long path");
+}
+
+static void put(const char *dir, const char *rel, const char *text)
+{
+	char path[PATH_MAX];
+	cleanup_fd int fd = -1;
+
+	(void)snprintf(path, sizeof(path), "%s/%.200s", dir, rel);
+	(void)unlink(path);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	if (fd < 0 || io_write_full(fd, text, strlen(text)) < 0)
+		tap_fatal("%s: %s", path, strerror(errno));
+}
+
+int __wrap_renameat2(int from, const char *a, int to, const char *b, unsigned flags)
+{
+	int r;
+
+	if (++hook.n != hook.at)
+		return __real_renameat2(from, a, to, b, flags);
+	if (hook.how == FAIL) {
+		errno = EIO;
+		return -1;
+	}
+	if (hook.how == SWAP) {
+		put(host, hook.path, "somebody's");
+		hook.did = true;
+	}
+	r = __real_renameat2(from, a, to, b, flags);
+	if (hook.how == DIE)
+		_exit(42);
+	return r;
+}
+
+/* ---- the two directories ---- */
+
+static int gone(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st;
+	(void)type;
+	(void)at;
+	return remove(path);
+}
+
+static void anew(void)
+{
+	const char *const dirs[] = {host, tree, data};
+
+	for (size_t i = 0; i < 3; i++) {
+		(void)nftw(dirs[i], gone, 16, FTW_DEPTH | FTW_PHYS);
+		if (mkdir(dirs[i], 0755) < 0)
+			tap_fatal("mkdir");
+	}
+}
+
+static void make_dir(const char *dir, const char *rel)
+{
+	char path[PATH_MAX];
+
+	(void)snprintf(path, sizeof(path), "%s/%.200s", dir, rel);
+	if (mkdir(path, 0755) < 0)
+		tap_fatal("%s", path);
+}
+
+static struct buf *seen;
+
+static int see(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	cleanup_buf struct buf text = {0};
+	const char *rel = path + strlen(host);
+
+	(void)type;
+	(void)at;
+	if (S_ISREG(st->st_mode) && io_read_file(AT_FDCWD, path, 1 << 20, &text) < 0)
+		return -1;
+	return buf_printf(seen, "%s%s %o %lld %.*s\n", *rel ? rel + 1 : ".",
+			  S_ISDIR(st->st_mode) ? "/" : "", (unsigned)st->st_mode & 07777,
+			  (long long)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
+			  (int)text.len, text.len ? (const char *)text.data : "");
+}
+
+static int by_line(const void *pa, const void *pb)
+{
+	const char *const *a = pa, *const *b = pb;
+
+	return strcmp(*a, *b);
+}
+
+/* All of the host directory, sorted. Freed by the caller. */
+static char *snapshot(void)
+{
+	cleanup_buf struct buf b = {0}, out = {0};
+	char *lines[256], *save = NULL;
+	size_t n = 0;
+
+	seen = &b;
+	if (nftw(host, see, 16, FTW_PHYS) != 0 || buf_put(&b, "", 1) < 0)
+		tap_fatal("snapshot");
+	for (char *l = strtok_r((char *)b.data, "\n", &save); l; l = strtok_r(NULL, "\n", &save))
+		if (n < 256)
+			lines[n++] = l;
+	qsort(lines, n, sizeof(*lines), by_line);
+	for (size_t i = 0; i < n; i++)
+		if (buf_printf(&out, "%s\n", lines[i]) < 0)
+			tap_fatal("no memory");
+	return strndup((char *)out.data, out.len);
+}
+
+/* ---- a run ---- */
+
+static struct apply_change list[32];
+static size_t nlist;
+static struct buf said;
+
+static struct apply_change *change(char kind, const char *path, const char *old, uint32_t what)
+{
+	struct apply_change *c = &list[nlist++];
+	const char *at = kind == 'D' ? NULL : path, *was = old ? old : path;
+	char p[PATH_MAX];
+	struct stat st;
+
+	*c = (struct apply_change){.kind = kind,
+				   .path = (char *)(uintptr_t)path,
+				   .old = (char *)(uintptr_t)old,
+				   .what = what,
+				   .chosen = true,
+				   .bytes_fd = -1};
+	host_path(was, p);
+	if (lstat(p, &st) == 0) {
+		ident_of(&st, &c->hidden);
+		c->mode = st.st_mode;
+	}
+	(void)clock_gettime(CLOCK_REALTIME, &c->hidden_at);
+	if (at) {
+		(void)snprintf(p, sizeof(p), "%s/%.200s", tree, at);
+		if (lstat(p, &st) < 0)
+			tap_fatal("the tree has no %s", at);
+		c->mode = st.st_mode;
+	}
+	return c;
+}
+
+static void line(void *arg, const struct apply_line *l)
+{
+	static const char *const words[] = {"", "= ", "! ", "- "};
+
+	(void)arg;
+	if (buf_printf(&said, "%s%c %s%s%s%s%s\n", words[l->verdict], l->kind, l->old ? l->old : "",
+		       l->old ? " > " : "", l->path, *l->reason ? ": " : "", l->reason) < 0)
+		tap_fatal("no memory");
+}
+
+static int by_path(const void *pa, const void *pb)
+{
+	const struct apply_change *a = pa, *b = pb;
+	int c = strcmp(a->path, b->path);
+
+	return c ? c : (a->kind != 'D') - (b->kind != 'D');
+}
+
+static struct policy *policy;
+
+static int run(bool dry, bool force, struct diag *diag)
+{
+	const struct apply_calls calls = {.line = line};
+	struct apply_sum sum;
+	cleanup_fd int fd = open(tree, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	const struct apply_job job = {.data_dir = data,
+				      .env = "e",
+				      .host = host,
+				      .mount = "/workspace",
+				      .tree = fd,
+				      .v = list,
+				      .n = nlist,
+				      .policy = policy,
+				      .dry_run = dry,
+				      .force = force};
+
+	qsort(list, nlist, sizeof(*list), by_path);
+	buf_clear(&said);
+	hook.n = 0;
+	*diag = (struct diag){0};
+	return apply_run(&job, &calls, diag, &sum);
+}
+
+static int back(struct diag *diag)
+{
+	const struct apply_calls calls = {.line = line};
+	struct apply_sum sum;
+
+	buf_clear(&said);
+	hook.n = 0;
+	*diag = (struct diag){0};
+	return apply_back(data, "e", false, &calls, diag, &sum);
+}
+
+static void is_said(const char *want, const char *what)
+{
+	if (buf_put(&said, "", 1) < 0)
+		tap_fatal("no memory");
+	eq_str((const char *)said.data, want, "%s", what);
+}
+
+static void is_host(const char *want, const char *what)
+{
+	cleanup_free char *now = snapshot();
+
+	eq_str(now, want, "%s", what);
+}
+
+/* ---- the plan ---- */
+
+static void tick(void)
+{
+	const struct timespec t = {.tv_nsec = 20000000};
+
+	(void)nanosleep(&t, NULL);
+}
+
+/* Every kind of change; what a directory that goes holds is chosen with it. */
+static void everything(void)
+{
+	anew();
+	nlist = 0;
+	put(host, "edit", "one");
+	put(host, "gone", "g");
+	put(host, "old", "r");
+	put(host, "type", "t");
+	make_dir(host, "dir");
+	put(host, "dir/in", "i");
+	put(host, "dir/out", "o");
+	make_dir(host, "from");
+	put(host, "from/kept", "k");
+	tick();
+	put(tree, "edit", "two");
+	put(tree, "name", "r");
+	make_dir(tree, "type");
+	put(tree, "type/x", "x");
+	put(tree, "new", "n");
+	put(tree, "saved", "o");
+	make_dir(tree, "to");
+	put(tree, "to/kept", "k");
+	(void)change('M', "edit", NULL, APPLY_CONTENT);
+	(void)change('D', "gone", NULL, 0);
+	(void)change('R', "name", "old", 0);
+	(void)change('T', "type", NULL, APPLY_CONTENT);
+	(void)change('A', "type/x", NULL, 0);
+	(void)change('A', "new", NULL, 0);
+	(void)change('D', "dir", NULL, 0);
+	(void)change('R', "saved", "dir/out", 0);
+	(void)change('R', "to", "from", 0);
+	tick();
+}
+
+static void test_plan(void)
+{
+	struct diag d;
+	cleanup_free char *before = NULL, *after = NULL;
+
+	everything();
+	before = snapshot();
+	eq_int(run(true, false, &d), 0, "a dry run");
+	is_said("D dir\nM edit\nD gone\nR old > name\nA new\nR dir/out > saved\nR from > to\nT type\nA type/x\n",
+		"every kind");
+	is_host(before, "a dry run changes nothing");
+	eq_int(run(false, false, &d), 0, "a run: %s", d.text);
+	after = snapshot();
+	ok(strstr(after, "edit 644") && strstr(after, "two\n") && strstr(after, "saved 644") &&
+		   strstr(after, "to/kept") && strstr(after, "type/x") && !strstr(after, "dir") &&
+		   !strstr(after, "gone") && !strstr(after, "from"),
+	   "and all of it is there");
+	eq_int(back(&d), 0, "taken back: %s", d.text);
+	is_host(before, "byte for byte");
+	eq_int(back(&d), -ENODATA, "once");
+}
+
+static void test_drift(void)
+{
+	struct diag d;
+
+	everything();
+	put(host, "edit", "theirs");
+	put(host, "gone", "theirs");
+	put(host, "new", "theirs");
+	put(host, "dir/theirs", "t");
+	eq_int(run(true, false, &d), 0, "drifted");
+	is_said("! D dir: dir/theirs in it was made or changed on the host since\n"
+		"! M edit: it was changed on the host since the sandbox saw it\n"
+		"! D gone: it was changed on the host since the sandbox saw it\n"
+		"R old > name\n! A new: the host has something of that name by now\nR dir/out > saved\nR from > to\nT type\nA type/x\n",
+		"what has drifted is left alone, and no more");
+	eq_int(run(true, true, &d), 0, "forced");
+	is_said("D dir\nM edit\nD gone\nR old > name\n! A new: the host has something of that name by now\n"
+		"R dir/out > saved\nR from > to\nT type\nA type/x\n",
+		"but for what has no base");
+}
+
+static void test_chosen(void)
+{
+	struct diag d;
+
+	everything();
+	for (size_t i = 0; i < nlist; i++)
+		list[i].chosen = !strcmp(list[i].path, "dir") || !strcmp(list[i].path, "type/x");
+	eq_int(run(true, false, &d), 0, "some");
+	is_said("D dir\nR dir/out > saved\nT type\nA type/x\n", "what they need comes along");
+}
+
+static void test_policy(void)
+{
+	cleanup_policy_rules struct policy_rules rules = {.otherwise = POLICY_READ, .deep = true};
+	struct diag d = {0};
+
+	everything();
+	policy_free(policy);
+	if (policy_rules_add(&rules, POLICY_WRITE, POLICY_PATH, "/workspace", NULL, &d) < 0 ||
+	    policy_rules_add(&rules, POLICY_DENY, POLICY_PATH, "/workspace/dir/in", NULL, &d) < 0 ||
+	    policy_rules_add(&rules, POLICY_READ, POLICY_PATH, "/workspace/edit", NULL, &d) < 0 ||
+	    policy_rules_add(&rules, POLICY_DENY, POLICY_PATH, "/workspace/to", NULL, &d) < 0 ||
+	    policy_new(&rules, &d, &policy) < 0)
+		tap_fatal("%s", d.text);
+	eq_int(run(true, false, &d), 0, "with a policy");
+	if (buf_put(&said, "", 1) < 0)
+		tap_fatal("no memory");
+	ok(strstr((char *)said.data, "- D dir: ") && strstr((char *)said.data, "- M edit: ") &&
+		   strstr((char *)said.data, "- R from > to: ") &&
+		   strstr((char *)said.data, "\nD gone\n"),
+	   "what it closes is kept back");
+	policy_free(policy);
+	if (policy_new(NULL, &d, &policy) < 0)
+		tap_fatal("policy");
+}
+
+/* ---- what goes wrong ---- */
+
+/* How many renames a run takes. */
+static unsigned renames(void)
+{
+	struct diag d;
+
+	hook.at = 0;
+	everything();
+	if (run(false, false, &d) < 0)
+		tap_fatal("%s", d.text);
+	return hook.n;
+}
+
+static void test_failing(unsigned n)
+{
+	unsigned wrong = 0;
+
+	for (unsigned i = 1; i <= n; i++) {
+		cleanup_free char *before = NULL, *now = NULL;
+		struct diag d;
+		int r;
+
+		everything();
+		before = snapshot();
+		hook.at = i;
+		hook.how = FAIL;
+		r = run(false, false, &d);
+		hook.at = 0;
+		now = snapshot();
+		wrong += r != -EIO || strcmp(before, now) != 0 ||
+			 !strstr(d.text, "nothing was applied");
+	}
+	eq_int(wrong, 0, "each of %u renames fails, and nothing is applied", n);
+}
+
+static int child(int (*fn)(struct diag *d), unsigned at)
+{
+	pid_t pid = fork();
+	int status = 0;
+
+	if (pid == 0) {
+		struct diag d;
+
+		hook.at = at;
+		hook.how = DIE;
+		_exit(fn(&d) < 0 ? 1 : 0);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) < 0 || !WIFEXITED(status))
+		tap_fatal("child");
+	return WEXITSTATUS(status);
+}
+
+static int run_it(struct diag *d)
+{
+	return run(false, false, d);
+}
+
+static void test_killed(unsigned n)
+{
+	unsigned wrong = 0;
+	struct diag d;
+
+	for (unsigned i = 1; i <= n; i++) {
+		cleanup_free char *before = NULL, *now = NULL, *after = NULL, *again = NULL;
+
+		everything();
+		before = snapshot();
+		wrong += child(run_it, i) != 42;
+		wrong += apply_recover(data, &d) != 1;
+		now = snapshot();
+		wrong += strcmp(before, now) != 0;
+		wrong += run(false, false, &d) != 0;
+		after = snapshot();
+		wrong += child(back, i) != 42;
+		wrong += apply_recover(data, &d) != 1;
+		again = snapshot();
+		wrong += strcmp(after, again) != 0;
+	}
+	eq_int(wrong, 0, "killed after each of %u renames there and back, it is undone", n);
+}
+
+/* The first rename that takes @path from the host: before it somebody has put another file there. */
+static void test_swapped(unsigned n, const char *path)
+{
+	unsigned wrong = 0, met = 0;
+
+	for (unsigned i = 1; i <= n; i++) {
+		cleanup_buf struct buf text = {0};
+		cleanup_free char *before = NULL, *now = NULL;
+		char at[PATH_MAX];
+		struct diag d;
+		int r;
+
+		everything();
+		hook.at = i;
+		hook.how = SWAP;
+		hook.path = path;
+		hook.did = false;
+		r = run(false, false, &d);
+		hook.at = 0;
+		host_path(path, at);
+		/* Once it is through, what somebody has put there since is simply there. */
+		if (!hook.did || io_read_file(AT_FDCWD, at, 100, &text) < 0 || text.len != 10 ||
+		    memcmp(text.data, "somebody's", 10) != 0) {
+			wrong++;
+			continue;
+		}
+		met += r == -ESTALE;
+		if (r < 0 && !strstr(d.text, "nothing was applied"))
+			wrong++;
+	}
+	eq_int(wrong, 0, "nothing that somebody puts at %s is lost", path);
+	ok(met > 0, "and where it was in the way (%u times) nothing was applied", met);
+}
+
+int main(void)
+{
+	struct diag d = {0};
+	unsigned n;
+
+	if (!mkdtemp(top))
+		tap_fatal("no directory");
+	(void)snprintf(host, sizeof(host), "%s/host", top);
+	(void)snprintf(tree, sizeof(tree), "%s/tree", top);
+	(void)snprintf(data, sizeof(data), "%s/data", top);
+	if (policy_new(NULL, &d, &policy) < 0)
+		tap_fatal("policy");
+	test_plan();
+	test_drift();
+	test_chosen();
+	test_policy();
+	n = renames();
+	test_failing(n);
+	test_killed(n);
+	test_swapped(n, "edit");
+	test_swapped(n, "gone");
+	policy_free(policy);
+	buf_release(&said);
+	(void)nftw(top, gone, 16, FTW_DEPTH | FTW_PHYS);
+	return tap_done();
+}
