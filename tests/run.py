@@ -48,12 +48,12 @@ FAILED = []  # names, each with the lines that tell why
 LOCK = threading.Lock()  # RESULTS, FAILED, what is printed
 
 
-def say(kind, name, note="", seconds=None, output=()):
+def say(kind, name, note="", seconds=None, output=(), why=()):
     t = "" if seconds is None else f" ({seconds:.1f} s)"
     with LOCK:
         RESULTS[kind] += 1
         if kind == "fail":
-            FAILED.append((name, [note] + [x for x in output if "FAIL" in x][:5]))
+            FAILED.append((name, [note] + [x for x in why if x.strip()][:12]))
         for line in output:
             print("   ", line)
         print(f"{kind.upper():4} {name}{t}{': ' + note if note else ''}", flush=True)
@@ -92,6 +92,16 @@ def can_mount():
 FAR = {"plain": {"RATTAN_LONG": "1"}, "asan": {"RATTAN_MODEL_STEPS": "200000"}, "tsan": {"RATTAN_MODEL_STEPS": "200000"}}
 
 
+def bad_taps(one):
+    """Of a failed unit test's output: its checks that failed, each with the notes below it, and what its standard error ends with."""
+    note = False
+    for line in one.get("stdout", "").splitlines():
+        note = line.startswith(("not ok", "Bail out")) or note and line.startswith("#")
+        if note:
+            yield line
+    yield from one.get("stderr", "").splitlines()[-6:]
+
+
 def unit(d, name, far, env=None):
     """All tests that meson knows of, one result each."""
     t = ["meson", "test", "-C", str(d), "--no-rebuild", "--print-errorlogs", "-t", "100" if far else "4"]
@@ -111,7 +121,7 @@ def unit(d, name, far, env=None):
         if kind == "skip" and can_mount():
             kind = "fail"  # what the test asked for can be had here
         say(kind, f"unit {name} {one['name'].split(' / ')[-1]}", "" if kind == "pass" else one["result"],
-            one.get("duration"))
+            one.get("duration"), why=bad_taps(one))
     if r.returncode or not seen:
         print(r.stdout[-8000:])
     if not seen:
@@ -240,7 +250,7 @@ class Bed:
         else:
             lines = out.strip().splitlines()
             say("fail", name, f"{'left a process behind' if over else 'still running'} after {timeout} s" if rc is None else f"exit {rc}: {last[:200]}", took,
-                [x for x in lines[:-40] if "FAIL" in x] + lines[-40:])
+                [x for x in lines[:-40] if "FAIL" in x] + lines[-40:], [x for x in lines if "FAIL" in x][:5])
 
     def rest(self, p):
         """What it has said; not waiting for who was told nothing of the end."""

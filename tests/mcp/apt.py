@@ -169,7 +169,8 @@ base("off", f"#deb [trusted=yes] {off}\n deb http://localhost:x@127.0.0.2:{port}
      {"sources.list.d/a.list.save": f"deb {off}\n", "sources.list.d/c.disabled": f"deb {off}\n",
       "sources.list.d/b.sources": f"Types: deb\nEnabled: no\nURIs: http://localhost:{port}/\nSuites: ./\n\n# URIs: http://localhost/\n"
       f"Types: deb\nURIs: http://127.0.0.2:{port}/\nSuites: ./\n",
-      "elsewhere/d.list": f"deb [trusted=yes] {off}\n", "apt.conf.d/elsewhere": "Dir::Etc::sourceparts \"/etc/apt/elsewhere\";\n"})
+      "elsewhere/d.list": f"deb [trusted=yes] {off}\n",
+      "apt.conf.d/elsewhere": 'Dir::Etc::sourcelist "/etc/apt/elsewhere/d.list"; Dir::Etc::sourceparts "/dev/null";\n'})
 base("on", "",
      {"sources.list.d/b.sources": f"Types: deb\nURIs: http://127.0.0.2:{port}/\n# between\n http://localhost:{port}/\nSuites: ./\nTrusted: yes\n"})
 for name in ("off", "on"):
@@ -177,5 +178,6 @@ for name in ("off", "on"):
     hits.clear()
     t = s.call("apt_install", ok=False, packages=["hello-a"])
     assert ("localhost" in str(hits)) == (name == "on"), (name, hits, t)
+    assert name == "on" or f"http://localhost:{port}" in t, t
     s.close()
 print("ok")
