@@ -19,7 +19,9 @@ struct snap_ent {
 	uint32_t len; /* BLK_DATA: without trailing zeros; BLK_PART: the same once it was put */
 	bool base;    /* block 0 of the old base, which has had no extent yet */
 	bool same;    /* what is recorded stays */
+	bool lost;    /* BLK_PART: given up, and @same or the damaged chunk as it was */
 	bool put;     /* @digest is set and its chunk was in the store */
+	bool kept;    /* BLK_PART: what it lies over is held, see snap_hold */
 	struct digest digest;
 };
 
@@ -42,10 +44,27 @@ struct content_snap {
 
 /* ---- 1: taking ---- */
 
+/* What the part lies over has no record any more once the flush is in the store, and is read from until content_snap_done says so.
+ * Without room for the table of holds a collector of just that moment costs a reader an EIO. */
+static void snap_hold(struct content_snap *sn)
+{
+	for (size_t i = 0; i < sn->n; i++) {
+		struct snap_ent *e = &sn->ent[i];
+
+		if (e->blk->kind == BLK_PART && !e->base)
+			e->kept = store_chunk_hold(sn->c->env->store, &e->blk->digest) == 0;
+	}
+}
+
 static void snap_free(struct content_snap *sn)
 {
-	for (size_t i = 0; i < sn->n; i++)
-		blk_unref(sn->ent[i].blk);
+	for (size_t i = 0; i < sn->n; i++) {
+		struct snap_ent *e = &sn->ent[i];
+
+		if (e->kept)
+			store_chunk_unhold(sn->c->env->store, &e->blk->digest);
+		blk_unref(e->blk);
+	}
 	blk_unref(sn->base_blk);
 	blk_unref(sn->new_base);
 	free(sn->ent);
@@ -139,6 +158,7 @@ int content_snap_take(struct content *c, struct content_snap **ret)
 		snap_free(sn);
 		return r;
 	}
+	snap_hold(sn);
 	atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
 	*ret = sn;
 	return 0;
@@ -202,19 +222,28 @@ static int put_bytes(struct put_batch *p, struct snap_ent *e, const uint8_t *dat
 }
 
 /* What was written is over bytes that nobody has any more: the block stays what it was, which is damaged, and who waits for the
- * file is told. Everything else is flushed. */
+ * file is told once the flush is through. Everything else is flushed. */
 static void give_up(struct content_snap *sn, struct snap_ent *e)
 {
-	log_error("what was written to inode %" PRIu64 " at %" PRIu64
-		  " is lost: the block that it is a "
-		  "part of is damaged; run rattan fsck",
-		  sn->c->ino, e->idx * BLOCK);
+	e->lost = true;
 	e->digest = e->blk->digest;
 	e->len = e->blk->low_len;
 	e->put = true;
 	/* A record is not made anew for what may not be there. */
 	e->same = sn->base == REC_EXTENTS && !e->blk->held;
-	atomic_store(&sn->c->lost, true);
+}
+
+static void tell_lost(struct content_snap *sn)
+{
+	for (size_t i = 0; i < sn->n; i++) {
+		if (!sn->ent[i].lost)
+			continue;
+		log_error("what was written to inode %" PRIu64 " at %" PRIu64
+			  " is lost: the block that it is a "
+			  "part of is damaged; run rattan fsck",
+			  sn->c->ino, sn->ent[i].idx * BLOCK);
+		atomic_store(&sn->c->lost, true);
+	}
 }
 
 static int put_part(struct put_batch *p, struct content_snap *sn, struct snap_ent *e)
@@ -336,7 +365,7 @@ static int put_chunks(struct content_snap *sn)
 		int r = 0;
 
 		if (e->blk->kind == BLK_DATA || e->blk->kind == BLK_PART)
-			e->put = e->same = false; /* what was given up may go well now */
+			e->put = e->same = e->lost = false; /* what was given up may go well now */
 		else if (e->blk->kind == BLK_REF)
 			r = renew_ref(sn, e);
 		if (r < 0)
@@ -505,6 +534,8 @@ void content_snap_done(struct content_snap *sn, bool ok)
 {
 	struct content *c = sn->c;
 
+	if (ok)
+		tell_lost(sn);
 	pthread_rwlock_wrlock(&c->lock);
 	if (ok && sn->stored)
 		adopt_locked(sn, c);

@@ -66,7 +66,7 @@ int blk_dup(const struct blk *b, size_t cap, struct blk **ret) MUST_USE;
 /*
  * content_part.c. Over the chunk @d of @len bytes; @hold: no record names it.
  * Memory is taken for what is put, so that a page written to a block costs a page. blk_part_room: may these bytes be put, or is
- * the block better whole? Only then may they.
+ * the block better whole? Only then may they. -ENOMEM changes nothing.
  */
 int blk_new_part(struct content_env *e, const struct digest *d, uint32_t len, bool hold,
 		 struct blk **ret) MUST_USE;

@@ -159,20 +159,19 @@ static size_t fits(const struct blk *b, unsigned i, size_t off, size_t n)
 	return n < q->cap - in ? n : q->cap - in;
 }
 
-static int insert(struct blk *b, unsigned at, size_t off, size_t n)
+/* How many of the bytes at @off go into one part: *@ret_at, which is there already, or is a new one before it (*@ret_new). */
+static size_t step(const struct blk *b, size_t off, size_t n, unsigned *ret_at, bool *ret_new)
 {
-	struct part q = {.off = (uint32_t)off};
-	int r = mem_get(b->env, n, &q);
+	unsigned i = part_at(b, off);
+	size_t k = i < b->nparts ? fits(b, i, off, n) : 0;
 
-	if (r < 0)
-		return r;
-	memmove(b->parts + at + 1, b->parts + at, (b->nparts - at) * sizeof(*b->parts));
-	b->parts[at] = q;
-	b->nparts++;
-	b->cap += q.cap;
-	atomic_fetch_add_explicit(&b->env->dirty, q.cap, memory_order_relaxed);
-	atomic_fetch_add_explicit(&b->env->in_parts, q.cap, memory_order_relaxed);
-	return 0;
+	*ret_new = k == 0;
+	if (*ret_new) {
+		i = i < b->nparts ? i + 1 : 0;
+		k = gap_after(b, i, off, n);
+	}
+	*ret_at = i;
+	return k;
 }
 
 bool blk_part_room(const struct blk *b, size_t off, size_t n)
@@ -181,11 +180,11 @@ bool blk_part_room(const struct blk *b, size_t off, size_t n)
 	unsigned parts = b->nparts;
 
 	while (n > 0) {
-		unsigned i = part_at(b, off);
-		size_t k = i < b->nparts ? fits(b, i, off, n) : 0;
+		unsigned at;
+		bool new;
+		size_t k = step(b, off, n, &at, &new);
 
-		if (k == 0) {
-			k = gap_after(b, i < b->nparts ? i + 1 : 0, off, n);
+		if (new) {
 			cap += (k + CELL - 1) / CELL * CELL;
 			parts++;
 		}
@@ -195,23 +194,57 @@ bool blk_part_room(const struct blk *b, size_t off, size_t n)
 	return cap <= BLOCK && parts <= PARTS_MAX;
 }
 
-int blk_part_put(struct blk *b, size_t off, const void *p, size_t n)
+/* Memory for all new parts that the bytes need, or for none: what fails half way must leave nothing behind that is neither in the
+ * file's size nor in the journal. */
+static int reserve_parts(const struct blk *b, size_t off, size_t n, struct part *ret)
 {
-	const uint8_t *from = p;
+	unsigned got = 0;
 
 	while (n > 0) {
-		unsigned i = part_at(b, off);
-		size_t k = i < b->nparts ? fits(b, i, off, n) : 0, end;
+		struct part q = {.off = (uint32_t)off};
+		unsigned at;
+		bool new;
+		size_t k = step(b, off, n, &at, &new);
+		int r = new ? mem_get(b->env, k, &q) : 0;
 
-		if (k == 0) {
-			int r;
-
-			i = i < b->nparts ? i + 1 : 0;
-			k = gap_after(b, i, off, n);
-			r = insert(b, i, off, k);
-			if (r < 0)
-				return r;
+		if (r < 0) {
+			while (got > 0)
+				mem_unref(b->env, ret[--got].mem);
+			return r;
 		}
+		if (new)
+			ret[got++] = q;
+		off += k;
+		n -= k;
+	}
+	return 0;
+}
+
+static void insert(struct blk *b, unsigned at, const struct part *q)
+{
+	memmove(b->parts + at + 1, b->parts + at, (b->nparts - at) * sizeof(*b->parts));
+	b->parts[at] = *q;
+	b->nparts++;
+	b->cap += q->cap;
+	atomic_fetch_add_explicit(&b->env->dirty, q->cap, memory_order_relaxed);
+	atomic_fetch_add_explicit(&b->env->in_parts, q->cap, memory_order_relaxed);
+}
+
+int blk_part_put(struct blk *b, size_t off, const void *p, size_t n)
+{
+	struct part fresh[PARTS_MAX], *next = fresh;
+	const uint8_t *from = p;
+	int r = reserve_parts(b, off, n, fresh);
+
+	if (r < 0)
+		return r;
+	while (n > 0) {
+		unsigned i;
+		bool new;
+		size_t k = step(b, off, n, &i, &new), end;
+
+		if (new)
+			insert(b, i, next++);
 		memcpy(b->parts[i].p + (off - b->parts[i].off), from, k);
 		end = off - b->parts[i].off + k;
 		if (end > b->parts[i].n)

@@ -594,6 +594,7 @@ static void *flush_main(void *arg)
 	pthread_mutex_lock(&g->lock);
 	while (!g->stop) {
 		struct timespec until;
+		bool wanted;
 		int r = 0;
 
 		(void)clock_gettime(CLOCK_MONOTONIC, &until);
@@ -608,13 +609,17 @@ static void *flush_main(void *arg)
 		if (g->stop)
 			break;
 		pthread_mutex_unlock(&g->lock);
-		if (flush_wanted(o))
+		wanted = flush_wanted(o);
+		if (wanted)
 			r = may_wait(o, &last, &waited)
 				    ? sync_join(o)
 				    : flush_join(o); /* kept in fl.error; everything stays dirty */
 		else
 			content_env_idle(o->cenv);
+		/* In this order: who wrote meanwhile and found it kicked already is seen here, and who did not kicks again. */
 		atomic_store(&g->kicked, false);
+		if (wanted && flush_presses(o))
+			atomic_store(&g->kicked, true);
 		pthread_mutex_lock(&g->lock);
 		/* A full disk must not be asked without pause. */
 		if (atomic_load(&g->error) < 0 && !g->stop) {

@@ -131,14 +131,19 @@ int change_begin(struct ovl *o, bool grows)
 	return 0;
 }
 
+bool flush_presses(struct ovl *o)
+{
+	return content_env_whole(o->cenv) > atomic_load(&o->fl.kick_at) ||
+	       content_env_dirty(o->cenv) > o->dirty_max / 2 ||
+	       content_env_owed(o->cenv) > OWED_TIMES * o->dirty_max ||
+	       inodes_waiting(o) > DIRTY_INODES / 2 || logged(o) > o->dirty_max / 2;
+}
+
 void change_end(struct ovl *o)
 {
 	pthread_rwlock_unlock(&o->freeze);
 	/* Early: the disk works while the writer goes on, and few buffers serve many blocks. */
-	if (content_env_whole(o->cenv) > atomic_load(&o->fl.kick_at) ||
-	    content_env_dirty(o->cenv) > o->dirty_max / 2 ||
-	    content_env_owed(o->cenv) > OWED_TIMES * o->dirty_max ||
-	    inodes_waiting(o) > DIRTY_INODES / 2 || logged(o) > o->dirty_max / 2)
+	if (flush_presses(o))
 		flush_kick(o);
 }
 

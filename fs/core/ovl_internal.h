@@ -684,6 +684,8 @@ int flush_now(struct ovl *o, bool frozen) MUST_USE;
 int flush_start(struct ovl *o) MUST_USE;
 void flush_stop(struct ovl *o);
 void flush_kick(struct ovl *o);
+/* ovl.c: is so much dirty that the next flush does not wait for its time? */
+bool flush_presses(struct ovl *o);
 bool flush_wanted(struct ovl *o);
 
 /* ---- commit.c ---- */

@@ -631,8 +631,40 @@ static void test_parts(struct env *v)
 	free(p);
 }
 
-/* One bit of the block that is all @fill. */
-static void damage(struct env *v, char fill)
+/* What a part lies over is named by nothing once the flush is in the store, and is read until that is through. */
+static void test_parts_collected(struct env *v)
+{
+	struct parts *p = calloc(1, sizeof(*p));
+	struct content_snap *sn;
+	struct content_env *e;
+
+	if (!p || content_env_new(v->f.s, v->f.v, NULL, &e) < 0)
+		tap_fatal("memory");
+	file_new(&p->x, &v->f, v->e);
+	for (unsigned i = 0; i < PARTS / STORE_BLOCK; i++)
+		block_of(77, i, p->want + i * STORE_BLOCK);
+	(void)!content_write(p->x.c, 0, p->want, PARTS);
+	eq_int(file_flush(&p->x), 0, "three blocks");
+	/* One that has not kept them. */
+	p->x.e = e;
+	file_reopen(&p->x);
+	part(p, STORE_BLOCK + 4000, 'a', 4096);
+	eq_int(content_snap_take(p->x.c, &sn), 0, "a snapshot");
+	part(p, STORE_BLOCK + 9000, 'b', 100);
+	eq_int(file_store(&p->x, sn), 0, "is stored");
+	collect(v->f.s);
+	parts_are(p, "a collector comes before that is through");
+	content_snap_done(sn, true);
+	collect(v->f.s);
+	eq_int(blocks_there(v->f.s, 77, 3), 2, "then nothing keeps what was written over");
+	parts_are(p, "and nobody needs it");
+	file_free(&p->x);
+	content_env_free(e);
+	free(p);
+}
+
+/* One bit of the block that is all @fill, or (@mend) was. */
+static void damage(struct env *v, char fill, bool mend)
 {
 	char path[PATH_MAX], page[4096], want[4096];
 	off_t at = 0;
@@ -641,10 +673,12 @@ static void damage(struct env *v, char fill)
 	fixture_path(&v->f, "store/chunks/data.mdb", path);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	memset(want, fill, sizeof(want));
+	if (mend)
+		*want = (char)(fill ^ 1);
 	while (fd >= 0 && pread(fd, page, sizeof(page), at) == (ssize_t)sizeof(page) &&
 	       memcmp(page, want, sizeof(page)) != 0)
 		at += (off_t)sizeof(page);
-	*page = (char)(fill ^ 1);
+	*page ^= 1;
 	if (fd < 0 || pwrite(fd, page, 1, at) != 1)
 		tap_fatal("%s: %m", path);
 	(void)close(fd);
@@ -654,7 +688,9 @@ static void damage(struct env *v, char fill)
 static void test_parts_lost(struct env *v)
 {
 	static uint8_t bytes[PARTS], got[STORE_BLOCK];
+	struct content_snap *sn;
 	struct content_env *e;
+	struct store_batch *b;
 	struct file f;
 
 	for (size_t i = 0; i < PARTS; i++)
@@ -662,7 +698,7 @@ static void test_parts_lost(struct env *v)
 	file_new(&f, &v->f, v->e);
 	(void)!content_write(f.c, 0, bytes, PARTS);
 	eq_int(file_flush(&f), 0, "flush");
-	damage(v, (char)0xe1);
+	damage(v, (char)0xe1, false);
 	/* One that has not kept the block. */
 	if (content_env_new(v->f.s, v->f.v, NULL, &e) < 0)
 		tap_fatal("content_env_new");
@@ -677,6 +713,20 @@ static void test_parts_lost(struct env *v)
 	file_reopen(&f);
 	is_at(&f, 10, "kept");
 	eq_int(content_read(f.c, STORE_BLOCK, got, STORE_BLOCK), -EIO, "what is damaged stays so");
+
+	/* The store's transaction is tried again, and meanwhile the block can be read. */
+	eq_int(content_write(f.c, STORE_BLOCK + 10, "back", 4), 4, "into a damaged block");
+	if (content_snap_take(f.c, &sn) < 0 || store_batch_begin(v->f.s, v->f.layer, &b) < 0)
+		tap_fatal("snapshot");
+	eq_int(content_snap_store(sn, b, &f.rec), 0, "a flush gives it up");
+	store_batch_abort(b);
+	damage(v, (char)0xe1, true);
+	eq_int(file_store(&f, sn), 0, "it goes well the next time");
+	content_snap_done(sn, true);
+	ok(!content_lost(f.c), "nothing is lost");
+	file_reopen(&f);
+	is_at(&f, STORE_BLOCK + 10, "back");
+	ok(content_read(f.c, STORE_BLOCK + 14, got, 9) == 9 && got[0] == 0xe1, "over what is there");
 	file_free(&f);
 	content_env_free(e);
 }
@@ -705,6 +755,7 @@ int main(void)
 	test_gone(&v);
 	test_snapshots(&v);
 	test_parts(&v);
+	test_parts_collected(&v);
 	test_parts_lost(&v);
 	eq_int(content_env_dirty(v.e), 0, "nothing stays in the account");
 	eq_int((long long)content_env_owed(v.e), 0, "and nothing is owed");

@@ -284,6 +284,7 @@ PATHS(op_exchange_links, fx_rename(&g->f, "s/two", "f/two2", RENAME_EXCHANGE))
 PATHS(op_write_small, write_at(g, "s/small", 50, 300))
 PATHS(op_write_new, write_at(g, "n/empty", 10, 60000))
 PATHS(op_write_one, write_at(g, "s/big", 140000, 5000))
+PATHS(op_write_around, write_at(g, "f/big", STORE_BLOCK + 10, 100000))
 PATHS(op_write_host, write_at(g, "hbig", 140000, 5000))
 PATHS(op_truncate, setattr(g, "s/big", OVL_SET_SIZE))
 PATHS(op_truncate_new, setattr(g, "n/big", OVL_SET_SIZE))
@@ -339,6 +340,7 @@ const struct fail_op fail_ops[] = {
 	{.name = "write", .run = op_write_small},
 	{.name = "write to a new file", .run = op_write_new, .in_parts = true},
 	{.name = "write into a block", .run = op_write_one},
+	{.name = "write around a part of a block", .run = op_write_around},
 	{.name = "write to a host file", .run = op_write_host},
 	{.name = "truncate", .run = op_truncate},
 	{.name = "truncate of a new file", .run = op_truncate_new},

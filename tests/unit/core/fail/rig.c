@@ -52,6 +52,14 @@ static void make_common(struct rig *g, const char *dir)
 	must(rig_set_xattr(g, to, "user.big", 5000), "xattr");
 }
 
+/* Blocks that are there in part, and little left of the memory that parts are given pieces of. */
+static void make_parts(struct rig *g, const char *path)
+{
+	for (uint64_t at = 0; at < 10; at++)
+		must((int)fx_write(&g->f, path, 8192 * at, "part", 4), "write");
+	must((int)fx_write(&g->f, path, STORE_BLOCK + 50000, "part", 4), "write");
+}
+
 void rig_prepare(struct rig *g)
 {
 	char name[32];
@@ -66,6 +74,7 @@ void rig_prepare(struct rig *g)
 	must((int)fx_write(&g->f, "s/big", 5, "changed", 7), "write");
 	must(ovl_flush(g->f.o), "flush");
 	make_common(g, "n");
+	make_parts(g, "f/big");
 	g->committed = false;
 }
 
