@@ -726,7 +726,8 @@ static void test_parts_lost(struct env *v)
 	ok(!content_lost(f.c), "nothing is lost");
 	file_reopen(&f);
 	is_at(&f, STORE_BLOCK + 10, "back");
-	ok(content_read(f.c, STORE_BLOCK + 14, got, 9) == 9 && got[0] == 0xe1, "over what is there");
+	ok(content_read(f.c, STORE_BLOCK + 14, got, 9) == 9 && got[0] == 0xe1,
+	   "over what is there");
 	file_free(&f);
 	content_env_free(e);
 }
