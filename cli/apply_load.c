@@ -107,7 +107,7 @@ static int on_change(void *arg, const struct ctl_change *ch)
 	struct applying *x = arg;
 	const char *rest = "", *old = "";
 	struct apply_dir *d = dir_of(x, ch->path, &rest);
-	struct apply_dir *from = ch->old_path ? dir_of(x, ch->old_path, &old) : NULL;
+	struct apply_dir *from = ch->kind == 'R' ? dir_of(x, ch->old_path, &old) : NULL;
 
 	/* What was moved out of one directory is shown from there, wherever it is. */
 	if ((ch->what & CTL_ELSEWHERE || (from && d != from)) && add_elsewhere(x, ch->path) < 0)

@@ -272,14 +272,13 @@ static int spawn_diff(const struct cli_page *pg, const struct side *a, const str
 	return WIFEXITED(status) && WEXITSTATUS(status) < 2 ? 0 : -EIO;
 }
 
-/* What no content shows. The mode of what has content is told with both of its values. Not the owner: what a command makes is stored as
- * user 1000's, and a host file as whoever owns it there, so that the same person's would be told as changed; --json has it as it is stored. */
+/* What no content shows. The mode of what has content is told with both of its values. */
 static void put_what(const struct change *c)
 {
 	static const struct {
 		uint32_t bit;
 		const char *text;
-	} names[] = {{CTL_MODE, "mode"}, {CTL_XATTRS, "extended attributes"}};
+	} names[] = {{CTL_MODE, "mode"}, {CTL_OWNER, "owner"}, {CTL_XATTRS, "extended attributes"}};
 
 	if (c->kind != 'M' && c->kind != 'R')
 		return;

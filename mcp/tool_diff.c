@@ -26,7 +26,7 @@ struct diff_page {
 	size_t under_len;
 	int64_t seen, shown;
 	uint64_t counts[256];
-	char kind; /* of the one path that is exactly @under */
+	char *old; /* where the one path that is exactly @under was, if that is elsewhere */
 };
 
 static bool below(const struct diff_page *p, const char *path)
@@ -45,14 +45,17 @@ static int add_change(void *arg, const struct ctl_change *ch)
 
 	if (!below(p, ch->path) && !(ch->old_path && below(p, ch->old_path)))
 		return 0;
-	if (p->under && !strcmp(p->under, ch->path))
-		p->kind = ch->kind;
+	if (p->under && ch->old_path && !p->old && !strcmp(p->under, ch->path)) {
+		p->old = strdup(ch->old_path);
+		if (!p->old)
+			return -ENOMEM;
+	}
 	p->counts[(unsigned char)ch->kind]++;
 	if (p->seen++ < p->req->offset || p->shown >= p->req->limit)
 		return 0;
 	p->shown++;
 	r = buf_printf(&p->lines, "%c ", ch->kind);
-	if (!r && ch->old_path && *ch->old_path) {
+	if (!r && ch->kind == 'R' && ch->old_path) {
 		r = text_put_name(&p->lines, ch->old_path, strlen(ch->old_path));
 		if (!r)
 			r = buf_puts(&p->lines, " -> ");
@@ -73,13 +76,14 @@ static int put_head(struct buf *out, const struct diff_req *q, const struct diff
 			  p->counts['R'], p->counts['T']);
 }
 
+/* *ret_old: where @under was, if it is a name and that is elsewhere; else NULL. */
 static int list_changes(struct ctl *ctl, const struct diff_req *q, const char *under,
-			struct diag *diag, struct tool_result *out, char *ret_kind)
+			struct diag *diag, struct tool_result *out, char **ret_old)
 {
 	struct diff_page p = {.req = q, .under = under, .under_len = under ? strlen(under) : 0};
 	int r = ctl_diff(ctl, q->from, q->to, diag, add_change, &p);
 
-	*ret_kind = p.kind;
+	*ret_old = p.old;
 	if (!r)
 		r = put_head(&out->text, q, &p);
 	if (!r && p.lines.len)
@@ -106,8 +110,8 @@ static int side(struct ctl *ctl, const char *rev, const char *path, struct diag 
 	return r ? diag_set(diag, r, "%s", mine.text) : 0;
 }
 
-static int put_content(const struct diff_req *q, const char *path, int a, int b, uint32_t am,
-		       uint32_t bm, struct tool_result *out)
+static int put_content(const struct diff_req *q, const char *old, const char *path, int a, int b,
+		       uint32_t am, uint32_t bm, struct tool_result *out)
 {
 	cleanup_buf struct buf raw = {0};
 	cleanup_buf struct buf an = {0};
@@ -120,7 +124,7 @@ static int put_content(const struct diff_req *q, const char *path, int a, int b,
 	if (!r && (hostdiff_binary(a) || hostdiff_binary(b)))
 		return buf_puts(&out->text, "binary files differ\n");
 	if (!r)
-		r = a < 0 ? buf_puts(&an, "/dev/null") : buf_printf(&an, "a%s", path);
+		r = a < 0 ? buf_puts(&an, "/dev/null") : buf_printf(&an, "a%s", old);
 	if (!r)
 		r = b < 0 ? buf_puts(&bn, "/dev/null") : buf_printf(&bn, "b%s", path);
 	if (r)
@@ -144,8 +148,8 @@ static int put_content(const struct diff_req *q, const char *path, int a, int b,
 	return r;
 }
 
-static int diff_content(struct ctl *ctl, const struct diff_req *q, const char *path,
-			struct diag *diag, struct tool_result *out)
+static int diff_content(struct ctl *ctl, const struct diff_req *q, const char *old,
+			const char *path, struct diag *diag, struct tool_result *out)
 {
 	cleanup_fd int a = -1;
 	cleanup_fd int b = -1;
@@ -153,12 +157,12 @@ static int diff_content(struct ctl *ctl, const struct diff_req *q, const char *p
 	int r;
 
 	/* No revision means the working tree to ctl_cat, but head as the left side of a diff. */
-	r = side(ctl, q->from ? q->from : "head", path, diag, &a, &am);
+	r = side(ctl, q->from ? q->from : "head", old, diag, &a, &am);
 	if (!r)
 		r = side(ctl, q->to, path, diag, &b, &bm);
 	if (r || (a < 0 && b < 0))
 		return r;
-	return put_content(q, path, a, b, am, bm, out);
+	return put_content(q, old, path, a, b, am, bm, out);
 }
 
 static int parse(const cJSON *args, struct tool_result *out, struct diff_req *q)
@@ -185,12 +189,11 @@ static int parse(const cJSON *args, struct tool_result *out, struct diff_req *q)
 
 static int run_diff(struct tool_call *call, const cJSON *args, struct tool_result *out)
 {
-	cleanup_free char *path = NULL;
+	cleanup_free char *path = NULL, *old = NULL;
 	struct diff_req q;
 	struct diag diag = {0};
 	struct client *c;
 	struct ctl *ctl;
-	char kind;
 	int r;
 
 	if (parse(args, out, &q))
@@ -212,9 +215,9 @@ static int run_diff(struct tool_call *call, const cJSON *args, struct tool_resul
 	if (r)
 		return tool_error(out, "the environment cannot be reached: %s (%s)", diag.text,
 				  err_text(r));
-	r = list_changes(ctl, &q, path, &diag, out, &kind);
-	if (!r && path)
-		r = diff_content(ctl, &q, path, &diag, out);
+	r = list_changes(ctl, &q, path, &diag, out, &old);
+	if (!r && path && (!old || tool_may_read(call, args, old, out)))
+		r = diff_content(ctl, &q, old ? old : path, path, &diag, out);
 	client_ctl_put(c, ctl, r == -EPIPE || r == -EBADMSG);
 	if (r && !out->is_error)
 		return tool_error(out, "%s (%s); env_snapshot_list shows the revisions",

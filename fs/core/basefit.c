@@ -2,19 +2,24 @@
 
 #include <string.h>
 
+#include "fs/core/hostbase.h"
 #include "fs/core/ovl.h"
-
-#define AGENT 1000 /* who commands run as inside: docs/architecture.md */
 
 static const struct place {
 	const char *parent, *name; /* the parent stands before */
 	mode_t mode;
 	uid_t owner;
 } places[] = {
-	{"/", "proc", 0555, 0},          {"/", "dev", 0755, 0},  {"/", "sys", 0555, 0},
-	{"/", "run", 0755, 0},           {"/", "tmp", 01777, 0}, {"/", "var", 0755, 0},
-	{"/var", "tmp", 01777, 0},       {"/", "home", 0755, 0}, {"/home", "user", 0755, AGENT},
-	{"/", "workspace", 0755, AGENT},
+	{"/", "proc", 0555, 0},
+	{"/", "dev", 0755, 0},
+	{"/", "sys", 0555, 0},
+	{"/", "run", 0755, 0},
+	{"/", "tmp", 01777, 0},
+	{"/", "var", 0755, 0},
+	{"/var", "tmp", 01777, 0},
+	{"/", "home", 0755, 0},
+	{"/home", "user", 0755, HOSTBASE_AGENT},
+	{"/", "workspace", 0755, HOSTBASE_AGENT},
 };
 
 /* Whatever stands there stays, a link or a file too. 1: it is missing, and there is a place for it, *ret with one

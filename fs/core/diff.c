@@ -42,6 +42,8 @@ static int add_change(struct diff *d, enum diff_kind kind, unsigned what, const 
 /* What the flags ask for, of what differs. */
 static unsigned wanted(const struct diff *d, const struct obj *o, unsigned what)
 {
+	if (d->flags & DIFF_PEOPLE && !(what & DIFF_OWNER_SEEN))
+		what &= ~(unsigned)DIFF_OWNER;
 	if (d->flags & DIFF_ALL)
 		return what;
 	/* A directory's content is its names, which are entries of their own. */
@@ -53,19 +55,20 @@ static bool elsewhere(const struct diff *d, const struct obj *to)
 	return d->flags & DIFF_HIDDEN && to->elsewhere;
 }
 
-/* The same place at both sides. */
-static int compared(struct diff *d, const struct obj *from, const struct obj *to, const char *path)
+/* The same place at both sides; @old_path: which was called so, NULL: as it is. */
+static int compared(struct diff *d, const struct obj *from, const struct obj *to, const char *path,
+		    const char *old_path)
 {
 	unsigned what;
 	int r;
 
 	if ((from->mode & S_IFMT) != (to->mode & S_IFMT))
-		return add_change(d, DIFF_TYPE, DIFF_CONTENT, path, NULL, from, to);
+		return add_change(d, DIFF_TYPE, DIFF_CONTENT, path, old_path, from, to);
 	r = diff_compare(d, from, to, &what);
 	what = wanted(d, to, what);
 	return r < 0 || (!what && !elsewhere(d, to))
 		       ? r
-		       : add_change(d, DIFF_MODIFIED, what, path, NULL, from, to);
+		       : add_change(d, DIFF_MODIFIED, what, path, old_path, from, to);
 }
 
 static int name_path(struct diff *d, enum side side, struct dir *dir, const char *name, size_t len,
@@ -78,6 +81,22 @@ static int name_path(struct diff *d, enum side side, struct dir *dir, const char
 		return r;
 	*ret = arena_join(&d->arena, above ? above : "", name, len);
 	return *ret ? 0 : -ENOMEM;
+}
+
+/* A name that nothing moved: only a directory above it can have been called something else. */
+static int compare_name(struct diff *d, const struct touched_name *t, struct dir *dir,
+			const struct obj *from, const struct obj *to)
+{
+	const char *was, *is, *path = NULL, *old_path = NULL;
+	int r = diff_path(d, FROM, dir, &was);
+
+	if (r == 0)
+		r = diff_path(d, TO, dir, &is);
+	if (r == 0)
+		r = name_path(d, TO, dir, t->name, t->len, &path);
+	if (r == 0 && was && is && strcmp(was, is) != 0)
+		r = name_path(d, FROM, dir, t->name, t->len, &old_path);
+	return r < 0 ? r : compared(d, from, to, path, old_path);
 }
 
 /* ---- 1: touched names ---- */
@@ -122,8 +141,7 @@ static int look_at_name(struct diff *d, const struct touched_name *t)
 	if (diff_same(&from, &to)) {
 		if (from.at == OBJ_STORE && to.at == OBJ_STORE && !diff_ino_touched(d, to.ino))
 			return 0;
-		r = name_path(d, TO, dir, t->name, t->len, &path);
-		return r < 0 ? r : compared(d, &from, &to, path);
+		return compare_name(d, t, dir, &from, &to);
 	}
 	if (from.at != OBJ_NONE) {
 		r = name_path(d, FROM, dir, t->name, t->len, &path);
@@ -169,15 +187,13 @@ static int compare_place(struct diff *d, const struct touched_name *t, const str
 {
 	struct obj now;
 	struct dir *dir;
-	const char *path;
 	int r = diff_dir(d, t->parent, &dir);
 
 	if (r == 0)
 		r = diff_object(d, TO, dir, t->name, t->len, &now);
 	if (r < 0 || !diff_same(&now, to)) /* a reference to a place that it has left */
 		return r;
-	r = name_path(d, TO, dir, t->name, t->len, &path);
-	return r < 0 ? r : compared(d, from, to, path);
+	return compare_name(d, t, dir, from, to);
 }
 
 static int look_at_inode(struct diff *d, store_ino ino)
@@ -200,7 +216,7 @@ static int look_at_inode(struct diff *d, store_ino ino)
 	if (r < 0 || to.at == OBJ_NONE)
 		return r;
 	if (ino == STORE_ROOT_INO)
-		return compared(d, &from, &to, "/");
+		return compared(d, &from, &to, "/", NULL);
 	r = diff_record(d, TO, ino, &rec);
 	if (r == 0 && rec.parent && rec.name)
 		r = see_place(&p, rec.parent, rec.name, rec.name_len);
@@ -296,7 +312,7 @@ static int moved(struct diff *d, struct cand *f, struct cand *t)
 		return r;
 	/* the directory above was replaced, and it was moved over */
 	if (!left && !strcmp(f->path, t->path))
-		return compared(d, &f->o, &t->o, t->path);
+		return compared(d, &f->o, &t->o, t->path, NULL);
 	r = diff_compare(d, &f->o, &t->o, &what);
 	return r < 0 ? r
 		     : add_change(d, DIFF_RENAMED, wanted(d, &t->o, what), t->path, f->path, &f->o,
@@ -317,7 +333,7 @@ static int replaced(struct diff *d, struct cand *f, struct cand *t)
 	if (r < 0 || left || is_host_dir(f) || is_host_dir(t))
 		return r;
 	f->used = t->used = true;
-	return compared(d, &f->o, &t->o, t->path);
+	return compared(d, &f->o, &t->o, t->path, NULL);
 }
 
 struct pairing {
@@ -549,7 +565,7 @@ int diff_layers(struct store *s, store_layer from, store_layer to, unsigned flag
 		const struct obj *o = c->to.at != OBJ_NONE ? &c->to : &c->from;
 		struct diff_entry e = {
 			.kind = c->kind,
-			.what = c->what |
+			.what = (c->what & ~DIFF_OWNER_SEEN) |
 				(c->kind != DIFF_RENAMED && elsewhere(&d, &c->to) ? DIFF_ELSEWHERE
 										  : 0),
 			.path = c->path,

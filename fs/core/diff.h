@@ -39,8 +39,9 @@ struct diff_entry {
 	enum diff_kind kind;
 	unsigned what;    /* of DIFF_ADDED, DIFF_ELSEWHERE or nothing */
 	const char *path; /* absolute in the tree, lent; of the newer side (older for deleted) */
-	const char *old_path; /* renames; NULL otherwise */
-	uint32_t mode;        /* of the newer side (older for deleted) */
+	/* Of a rename, where it was; of DIFF_MODIFIED and DIFF_TYPE too, where a directory above was renamed. NULL otherwise. */
+	const char *old_path;
+	uint32_t mode; /* of the newer side (older for deleted) */
 	uint64_t size;
 	store_ino ino;
 	bool host_before; /* the older side is a host file: it has no record in the store */
@@ -54,9 +55,11 @@ enum diff_flags {
 	 * from other places of them. What goes with a directory that was moved away is no change of what has its old name: that is
 	 * something removed and something new, or, when it is the same, a rename to its own path. */
 	DIFF_HIDDEN = 1 << 2,
-	DIFF_STORED =
-		1
-		<< 1, /* host directories are not looked at: -ENODATA where one would have to be */
+	/* Host directories are not looked at: -ENODATA where one would have to be. */
+	DIFF_STORED = 1 << 1,
+	/* For people, who see one owner: of what a host directory has and of what took its place, this process's user and HOSTBASE_AGENT are
+	 * the same. Without it ids count as they are stored. */
+	DIFF_PEOPLE = 1 << 3,
 };
 
 struct diff_counts {

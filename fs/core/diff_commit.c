@@ -236,8 +236,18 @@ static int put_change(struct diff *d, const struct diff_change *c, struct buf *b
 	if (r == 0)
 		r = put_path(b, c->path);
 	if (r == 0)
-		r = put_path(b, c->old_path);
+		r = put_path(b, c->kind == DIFF_RENAMED ? c->old_path : NULL);
 	return r < 0 || !recorded ? r : put_record(d, c, &rec, b);
+}
+
+/* The count is what a person is shown: not that a directory's time moved. */
+static bool is_shown(const struct diff_change *c)
+{
+	unsigned what = c->what & ~(unsigned)(DIFF_TIMES | DIFF_OWNER);
+
+	if (S_ISDIR(c->to.mode))
+		what &= ~(unsigned)DIFF_CONTENT;
+	return what != 0; /* an owner by DIFF_OWNER_SEEN */
 }
 
 static void count(struct diff_counts *n, const struct diff_change *c)
@@ -253,11 +263,10 @@ static void count(struct diff_counts *n, const struct diff_change *c)
 		n->renamed++;
 		break;
 	case DIFF_MODIFIED:
+		n->modified += is_shown(c);
+		break;
 	case DIFF_TYPE:
-		/* the count is what a person is shown: not that a directory's time moved */
-		if (c->kind == DIFF_TYPE ||
-		    (c->what & ~(unsigned)(DIFF_TIMES | (S_ISDIR(c->to.mode) ? DIFF_CONTENT : 0))))
-			n->modified++;
+		n->modified++;
 		break;
 	}
 }

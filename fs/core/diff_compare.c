@@ -1,9 +1,11 @@
 /* Do two things differ, and in what? */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "fs/core/diff_internal.h"
+#include "fs/core/hostbase.h"
 
 /* The kernel's stand-in for an owner that a user namespace cannot show. */
 #define OVERFLOW_ID 65534
@@ -344,16 +346,35 @@ static int xattrs_differ(struct diff *d, const struct facts *f, const struct fac
 
 /* ---- all of it ---- */
 
-static bool owner_differs(const struct facts *f, const struct facts *t)
+static bool is_id(uint32_t a, uint32_t b, uint32_t one, uint32_t other)
+{
+	return (a == one && b == other) || (a == other && b == one);
+}
+
+/* Its ids are the host's: of a host file, or recorded when it was one. */
+static bool has_host_ids(const struct facts *f)
+{
+	return f->o->at == OBJ_HOST || f->rec.origin.root;
+}
+
+static unsigned owner_differs(const struct facts *f, const struct facts *t)
 {
 	const struct rec_inode *a = &f->rec, *b = &t->rec;
 	/* Who looked at the host file when it was recorded may have seen its owner through another
 	 * user namespace than we do. */
-	bool unsure = f->o->at != t->o->at;
+	bool unsure = f->o->at != t->o->at, mixed = has_host_ids(f) != has_host_ids(t);
+	bool hidden_u = a->uid == OVERFLOW_ID || b->uid == OVERFLOW_ID;
+	bool hidden_g = a->gid == OVERFLOW_ID || b->gid == OVERFLOW_ID;
+	bool u = a->uid != b->uid && !(unsure && hidden_u);
+	bool g = a->gid != b->gid && !(unsure && hidden_g);
+	unsigned what = u || g ? DIFF_OWNER : 0;
 
-	if (a->uid != b->uid && !(unsure && (a->uid == OVERFLOW_ID || b->uid == OVERFLOW_ID)))
-		return true;
-	return a->gid != b->gid && !(unsure && (a->gid == OVERFLOW_ID || b->gid == OVERFLOW_ID));
+	/* What a command makes is the agent's, the host's files are the user's, and these two are one. */
+	if (u && mixed)
+		u = !hidden_u && !is_id(a->uid, b->uid, geteuid(), HOSTBASE_AGENT);
+	if (g && mixed)
+		g = !hidden_g && !is_id(a->gid, b->gid, getegid(), HOSTBASE_AGENT);
+	return u || g ? what | DIFF_OWNER_SEEN : what;
 }
 
 static int body_differs(struct diff *d, const struct facts *f, const struct facts *t, bool *ret)
@@ -390,8 +411,7 @@ static int compare_facts(struct diff *d, const struct facts *f, const struct fac
 	*ret = differs ? DIFF_CONTENT : 0;
 	if ((a->mode & 07777) != (b->mode & 07777) && !S_ISLNK(a->mode))
 		*ret |= DIFF_MODE;
-	if (owner_differs(f, t))
-		*ret |= DIFF_OWNER;
+	*ret |= owner_differs(f, t);
 	if (a->mtime.tv_sec != b->mtime.tv_sec || a->mtime.tv_nsec != b->mtime.tv_nsec)
 		*ret |= DIFF_TIMES;
 	r = xattrs_differ(d, f, t, &differs);

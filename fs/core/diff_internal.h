@@ -98,6 +98,9 @@ struct diff {
 	size_t nout, out_max;
 };
 
+/* Of enum diff_what, with DIFF_OWNER and in here only: people see that it differs (DIFF_PEOPLE). */
+#define DIFF_OWNER_SEEN (1u << 31)
+
 /* Something at a place at one side. */
 struct obj {
 	enum {
@@ -159,7 +162,7 @@ void diff_look_release(struct diff *d);
 
 /* Are both the same inode, or the same host file? */
 bool diff_same(const struct obj *a, const struct obj *b);
-/* enum diff_what of all that differs, whatever the flags ask for. */
+/* enum diff_what and DIFF_OWNER_SEEN of all that differs, whatever the flags ask for. */
 int diff_compare(struct diff *d, const struct obj *from, const struct obj *to,
 		 unsigned *ret_what) MUST_USE;
 

@@ -61,8 +61,8 @@ static const char *const from_host[] = {"/usr",   "/bin",    "/sbin",   "/lib", 
 
 static const struct want own[] = {
 	{"/home", WANT_DIR, 0755, 0, NO_BODY},
-	{"/home/user", WANT_DIR, 0755, 1000, NO_BODY},
-	{"/workspace", WANT_DIR, 0755, 1000, NO_BODY},
+	{"/home/user", WANT_DIR, 0755, HOSTBASE_AGENT, NO_BODY},
+	{"/workspace", WANT_DIR, 0755, HOSTBASE_AGENT, NO_BODY},
 	{"/tmp", WANT_DIR, 01777, 0, NO_BODY},
 	{"/run", WANT_DIR, 0755, 0, NO_BODY},
 	{"/run/lock", WANT_DIR, 01777, 0, NO_BODY},

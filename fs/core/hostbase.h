@@ -12,7 +12,9 @@
 #include "base/err.h"
 #include "store/store.h"
 
-#define HOSTBASE_REF "base/host"
+#define HOSTBASE_REF   "base/host"
+/* Who commands run as inside, and what they make is stored as (docs/architecture.md). */
+#define HOSTBASE_AGENT 1000
 
 /* The sealed layer of the base, made on first use and refreshed when its shape (not its files)
  * differs from what this build would make. Safe to call from several processes at once. */

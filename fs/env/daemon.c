@@ -18,11 +18,9 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "fs/core/hostbase.h"
 #include "fs/ctl/ctl_msg.h"
 #include "fs/env/daemon_internal.h"
-
-/* The id that agents have inside (docs/architecture.md): what the single mapped id is stored as. */
-#define AGENT_ID 1000
 
 int daemon_tell(int *ready_fd, int r, const struct diag *d, const struct buf *items, uint32_t n)
 {
@@ -140,8 +138,8 @@ struct session_ids daemon_host_ids(const struct daemon_opts *o)
 	return (struct session_ids){.squash = true,
 				    .show_uid = geteuid(),
 				    .show_gid = getegid(),
-				    .store_uid = AGENT_ID,
-				    .store_gid = AGENT_ID};
+				    .store_uid = HOSTBASE_AGENT,
+				    .store_gid = HOSTBASE_AGENT};
 }
 
 /* What the last daemon left is still with the keeper, and for a lack of memory or a disk that fails it must not be

@@ -62,7 +62,7 @@ static int status_changes(struct env *e, struct ctl_status *ret)
 	r = ovl_flush(e->cur.ovl);
 	if (r < 0 && !err_no_room(r))
 		return r;
-	r = diff_layers(e->store, at, e->rec.open, 0, count_one, ret);
+	r = diff_layers(e->store, at, e->rec.open, DIFF_PEOPLE, count_one, ret);
 	if (r == -E2BIG) { /* nor must a tree whose changes nobody can count */
 		ret->dirty = true;
 		return 0;
@@ -221,7 +221,8 @@ int env_diff(struct env *e, const char *a, const char *b, bool all, struct diag 
 		r = diff_sides(e, a, b, diag, &from, &to);
 	if (r < 0)
 		return r;
-	r = diff_layers(e->store, from, to, all ? DIFF_ALL | DIFF_HIDDEN : 0, diff_one, &x);
+	r = diff_layers(e->store, from, to, DIFF_PEOPLE | (all ? DIFF_ALL | DIFF_HIDDEN : 0),
+			diff_one, &x);
 	if (r == -E2BIG)
 		return diag_set(diag, r, ENV_TOO_LONG);
 	return r < 0 ? diag_set(diag, r, "cannot compare: %s", err_text(r)) : r;

@@ -68,4 +68,27 @@ out = run("diff", "-e", "l", "head~1", "head", "./n").stdout + run("diff", "-e",
 want = (b"A /workspace/n\n--- /dev/null\n+++ b/workspace/n\n@@ -0,0 +1,2 @@\n+a\n+b\n\\ No newline at end of file\n"
         b"D /workspace/o\n--- a/workspace/o\n+++ /dev/null\n@@ -1 +0,0 @@\n-one\nA /workspace/zero\nBinary files /dev/null and b/workspace/zero differ\n")
 check(out == want, "new and removed files, as diff(1) has them", out)
+
+# A directory of the host that is called something else: what was changed in it is compared with what it was, by its old name.
+host = pathlib.Path("host")
+(host / "src/deep").mkdir(parents=True)
+(host / "src/f").write_text("one\ntwo\n")
+(host / "src/deep/g").write_text("three\n")
+(host / "saved").write_text("s\n")
+r = run("run", "-e", "h", "--overlay", f"{host.absolute()}=/workspace", "-c",
+        "cd /workspace; mv src lib; echo more >> lib/f; echo four > lib/deep/g; echo S > new && mv new saved; mkdir src; echo mine > src/f")
+check(r.returncode == 0, "a directory is moved", r)
+out = run("diff", "-e", "h").stdout
+want = (b"R /workspace/src -> /workspace/lib/\nM /workspace/lib/deep/g\nM /workspace/lib/f\nM /workspace/saved\nA /workspace/src/\nA /workspace/src/f\n"
+        b"--- a/workspace/src/deep/g\n+++ b/workspace/lib/deep/g\n@@ -1 +1 @@\n-three\n+four\n"
+        b"--- a/workspace/src/f\n+++ b/workspace/lib/f\n@@ -1,2 +1,3 @@\n one\n two\n+more\n"
+        b"--- a/workspace/saved\n+++ b/workspace/saved\n@@ -1 +1 @@\n-s\n+S\n"
+        b"--- /dev/null\n+++ b/workspace/src/f\n@@ -0,0 +1 @@\n+mine\n")
+check(out == want, "what was changed in it", out)
+got = {c["path"]: (c["kind"], c.get("old_path"), c.get("changed")) for c in json.loads(run("diff", "-e", "h", "--json").stdout)}
+check(got == {"/workspace/lib": ("R", "/workspace/src", []), "/workspace/lib/deep/g": ("M", "/workspace/src/deep/g", ["content"]),
+              "/workspace/lib/f": ("M", "/workspace/src/f", ["content"]), "/workspace/saved": ("M", None, ["content"]),
+              "/workspace/src": ("A", None, None), "/workspace/src/f": ("A", None, None)},
+      "the same as JSON; what a command puts in a host file's place is not another's", got)
+check(run("diff", "-e", "h", "./lib/f").stdout.endswith(b"\n two\n+more\n"), "one file of it")
 done()

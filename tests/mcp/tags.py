@@ -35,6 +35,13 @@ s.call("env_commit", message="second", label="v2")
 t = s.call("env_snapshot_list", automatic=False)
 assert re.search(r"\(head\) .*\[v2\] second\n.*\[v1\] first\n", t), t
 assert "M /workspace/f" in s.call("env_diff", **{"from": "v1", "to": "v2"})
+s.call("shell_run", command="mkdir dir; mv f dir/g; cp dir/g dir/h")
+s.call("env_commit", message="moved", label="v3")
+s.call("shell_run", command="mv dir dir2; echo three >> dir2/h")
+t = s.call("env_diff", path="/workspace/dir2/h")
+assert t.endswith("M /workspace/dir2/h\n--- a/workspace/dir/h\n+++ b/workspace/dir2/h\n@@ -1 +1,2 @@\n two\n+three\n"), t
+t = s.call("env_diff", **{"from": "v2", "to": "v3", "path": "/workspace/dir/g"})
+assert t.endswith("R /workspace/f -> /workspace/dir/g\nsame content\n"), t
 s.call("env_rollback", rev="v1")
 assert "one" in s.call("rattan_read_file", path="f")
 s.call("env_rollback", rev="v2~1")

@@ -60,8 +60,9 @@ static void test_names(struct tree *t)
 	tree_write(t, "/z.new", "zz");
 	tree_rename(t, "/z.new", "/z");
 	b = tree_seal(t);
-	is_diff(t, a, b, 0, "R /d > /e\nMc /e/sub/f\nR /x > /e/x2\nMc /z\n", "moves and saves");
-	is_diff(t, b, a, 0, "R /e > /d\nMc /d/sub/f\nR /e/x2 > /x\nMc /z\n", "back");
+	is_diff(t, a, b, 0, "R /d > /e\nMc /d/sub/f > /e/sub/f\nR /x > /e/x2\nMc /z\n",
+		"moves and saves");
+	is_diff(t, b, a, 0, "R /e > /d\nMc /e/sub/f > /d/sub/f\nR /e/x2 > /x\nMc /z\n", "back");
 }
 
 static void test_types_and_trees(struct tree *t)
@@ -243,16 +244,16 @@ static store_layer test_host(struct tree *t)
 	tree_unlink(t, "/workspace/old/sub/x");
 	c = tree_seal(t);
 	is_diff(t, b, c, 0,
-		"R /workspace/src/deep > /srv/deep2\nMch /srv/deep2/b\n"
+		"R /workspace/src/deep > /srv/deep2\nMch /workspace/src/deep/b > /srv/deep2/b\n"
 		"R /workspace/README > /workspace/LIESMICH\nDh /workspace/old/sub/x\n",
 		"moved from recorded places");
 	is_diff(t, l, c, 0,
-		"Rh /workspace/src/deep > /srv/deep2\nMch /srv/deep2/b\n"
+		"Rh /workspace/src/deep > /srv/deep2\nMch /workspace/src/deep/b > /srv/deep2/b\n"
 		"Rh /workspace/README > /workspace/LIESMICH\nDh /workspace/old/sub/x\n",
 		"moved from host places");
 	is_diff(t, c, l, 0,
 		"R /workspace/LIESMICH > /workspace/README\nA /workspace/old/sub/x\n"
-		"R /srv/deep2 > /workspace/src/deep\nMc /workspace/src/deep/b\n",
+		"R /srv/deep2 > /workspace/src/deep\nMc /srv/deep2/b > /workspace/src/deep/b\n",
 		"and back");
 	test_host_id(t, c);
 	return l;
@@ -349,6 +350,52 @@ static void test_left_behind(struct tree *t, store_layer l)
 		"and is no rename");
 }
 
+/* ---- whose it is ---- */
+
+/* Another file in the place of one, as an editor saves, by who has the id @who. */
+static void put_instead(struct tree *t, const char *path, const char *text, uint32_t who)
+{
+	struct ovl_cred cred = {.uid = who, .gid = who};
+	struct ovl_entry e;
+
+	TREE_DO(ovl_mknod(t->o, tree_ino(t, "/workspace"), "new", S_IFREG | 0644, 0, &cred, &e),
+		path);
+	ovl_forget(t->o, e.ino, 1);
+	tree_write(t, "/workspace/new", text);
+	tree_rename(t, "/workspace/new", path);
+}
+
+static void test_owners(struct tree *t, store_layer l)
+{
+	store_layer a, b;
+
+	tree_on(t, l);
+	put_instead(t, "/workspace/README", "other", HOSTBASE_AGENT);
+	put_instead(t, "/workspace/old/y", "y", HOSTBASE_AGENT);
+	put_instead(t, "/workspace/old/sub/x", "x", HOSTBASE_AGENT + 7);
+	tree_chmod(t, "/workspace/src/deep/a", 0600);
+	tree_chmod(t, "/workspace/src/deep/b", 0600);
+	a = tree_seal(t);
+	is_diff(t, l, a, DIFF_PEOPLE,
+		"Mch /workspace/README\nMoh /workspace/old/sub/x\n"
+		"Mmh /workspace/src/deep/a\nMmh /workspace/src/deep/b\n",
+		"what the agent makes is the user's");
+	is_diff(t, a, l, DIFF_PEOPLE,
+		"Mc /workspace/README\nMo /workspace/old/sub/x\n"
+		"Mm /workspace/src/deep/a\nMm /workspace/src/deep/b\n",
+		"and back");
+	put_instead(t, "/workspace/src/deep/a", "A", HOSTBASE_AGENT);
+	put_instead(t, "/workspace/src/deep/b", "b", HOSTBASE_AGENT + 7);
+	b = tree_seal(t);
+	is_diff(t, a, b, DIFF_PEOPLE, "Mcm /workspace/src/deep/a\nMmo /workspace/src/deep/b\n",
+		"also in the place of what was changed before");
+	if (getuid() != HOSTBASE_AGENT && getgid() != HOSTBASE_AGENT)
+		is_diff(t, l, a, 0,
+			"Mcoh /workspace/README\nMoh /workspace/old/sub/x\nMoh /workspace/old/y\n"
+			"Mmh /workspace/src/deep/a\nMmh /workspace/src/deep/b\n",
+			"ids as they are stored");
+}
+
 int main(void)
 {
 	struct tree t = {0};
@@ -366,6 +413,7 @@ int main(void)
 	test_host_trees(&t, host);
 	test_elsewhere(&t, host);
 	test_left_behind(&t, host);
+	test_owners(&t, host);
 	if (ovl_close(t.o) < 0)
 		tap_fatal("ovl_close");
 	fixture_close(&t.f);
