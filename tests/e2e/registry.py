@@ -214,6 +214,15 @@ if shutil.which("umoci"):
     r = subprocess.run(["umoci", "unpack", "--rootless", "--image", "unpack:latest", "bundle"], capture_output=True)
     check(r.returncode == 0 and open("bundle/rootfs/lib/shallow/er/new").read() == "new\n", "umoci unpacks the layers", r.stderr)
 
+print("== by skopeo alone")
+out(A, "export", "oci", "head", "lay", "-e", "e", "--tag", "v4")
+for source, to in ("oci:lay:v4", f"docker://{at[4:]}/by/skopeo:v4"), (f"docker://{at[4:]}/by/skopeo:v4", "oci:came:v4"):
+    tls = [f"--{x}-tls-verify=false" for x, y in (("src", source), ("dest", to)) if y.startswith("docker:")]
+    r = subprocess.run(["skopeo", "copy", "--insecure-policy", *tls, source, to], capture_output=True, text=True)
+    check(r.returncode == 0, f"skopeo copy {source} {to}", r.stderr)
+l4 = json.loads(out(f"{here}/d", "import", "oci", "came:v4", "came", "--json"))
+check(l4["layers"] == 5 and tar(f"{here}/d", "came") == tar(A, "head", "-e", "e"), "a layout, pushed and pulled, imported: equal", l4)
+
 print("== what cannot be")
 names = out(B, "base", "list")
 for bad, words in (("oci:nohost/name", "no registry"), ("oci:127.0.0.1:1", "no image in a registry"), (f"{at}/Upper", "no name of an image"),
