@@ -340,15 +340,18 @@ bool call_in_flight(struct server *s, const char *id)
 void call_cancel(struct server *s, const char *id)
 {
 	struct tool_call *c;
+	bool ours;
 
 	(void)pthread_mutex_lock(&s->lock);
 	c = find_locked(s, id);
-	if (c && c->listening)
+	/* What a worker has is the worker's to free, as soon as we let go of the lock. */
+	ours = c && c->listening;
+	if (ours)
 		unlink_locked(s, c);
 	else if (c)
 		stop_call(c, true);
 	(void)pthread_mutex_unlock(&s->lock);
-	if (c && c->listening)
+	if (ours)
 		call_free(c);
 }
 

@@ -64,7 +64,11 @@ class Server:
 
     def raw(self, data):
         while data:
-            data = data[os.write(self.wfd, data):]
+            try:
+                data = data[os.write(self.wfd, data):]
+            except BrokenPipeError:
+                print("# the server is gone:", *self.wait(), flush=True)
+                raise
 
     def send(self, o):
         self.raw(json.dumps(o).encode() + b"\n")
