@@ -139,8 +139,12 @@ static int by_path(const void *pa, const void *pb)
 int apply_load_changes(struct applying *x)
 {
 	struct diag diag = {0};
-	int r = ctl_overlaid(x->ctl, &diag, on_change, x);
+	struct cli_work work;
+	int r;
 
+	cli_wait_begin(&work, x->ctl, "comparing");
+	r = ctl_overlaid(x->ctl, &diag, on_change, x);
+	cli_wait_end(&work, x->ctl, r < 0 ? "nothing was applied" : NULL);
 	if (r == -EXDEV && !*diag.text)
 		return cli_fail(CLI_FAILED,
 				"apply: a directory was moved into what a host directory "

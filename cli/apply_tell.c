@@ -95,10 +95,7 @@ int apply_progress(void *arg, const char *stage, uint64_t done, uint64_t total)
 
 void apply_begin(struct applying *x, sigset_t *old)
 {
-	(void)sigemptyset(&x->stops);
-	(void)sigaddset(&x->stops, SIGINT);
-	(void)sigaddset(&x->stops, SIGTERM);
-	(void)sigaddset(&x->stops, SIGHUP);
+	cli_ending_signals(&x->stops);
 	(void)sigprocmask(SIG_BLOCK, &x->stops, old);
 	cli_bar_start(&x->bar);
 	x->began = io_now_ms();

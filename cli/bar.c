@@ -22,14 +22,16 @@ void cli_bar_put(struct cli_bar *b, const char *verb, const char *what, uint64_t
 	unsigned percent = total && done < total ? (unsigned)(done * 100 / total) : 100;
 	long long now = io_now_ms() / 1000;
 
-	if (b->tty && total) {
+	if (b->tty) {
 		cli_bar_clear(b);
-		fprintf(stderr, "%s %s [%-20.*s] %u %%", verb, what, (int)(percent / 5),
-			"####################", percent);
+		if (total)
+			fprintf(stderr, "%s %s [%-20.*s] %u %%", verb, what, (int)(percent / 5),
+				"####################", percent);
+		else
+			fprintf(stderr, "%s %s: %llu", verb, what, (unsigned long long)done);
 		(void)fflush(stderr);
 		b->shown = true;
 	} else if (now >= b->last + 5) {
-		cli_bar_clear(b);
 		fprintf(stderr, "%s %s: %llu", verb, what, (unsigned long long)done);
 		if (total)
 			fprintf(stderr, " of %llu", (unsigned long long)total);

@@ -115,6 +115,33 @@ void cli_bar_clear(struct cli_bar *b);
 void cli_bar_put(struct cli_bar *b, const char *verb, const char *what, uint64_t done,
 		 uint64_t total);
 
+/* ---- work that may take long (work.c) ---- */
+
+/* SIGINT, SIGTERM and SIGHUP, but those that this process ignores. */
+void cli_ending_signals(sigset_t *ret);
+/* Is one of them held and has come? */
+bool cli_ending_came(const sigset_t *of);
+
+/* From the beginning to the end signals that end a program are held. Nothing is told of what takes less than a second. */
+struct cli_work {
+	struct cli_bar bar; /* to be cleared before anything else is printed */
+	const char *verb;
+	sigset_t ending, old;
+	long long began;
+	bool told;
+};
+void cli_work_begin(struct cli_work *w, const char *verb);
+/* Calls for ctl_client.h, with a struct cli_work; nonzero: a signal has come. */
+int cli_work_on(void *work, const char *stage, uint64_t done, uint64_t total);
+int cli_work_bytes(void *work, const char *stage, uint64_t done, uint64_t total);
+int cli_work_idle(void *work);
+/* The same around calls to a daemon, which tells nothing while it works. */
+void cli_wait_begin(struct cli_work *w, struct ctl *ctl, const char *verb);
+void cli_wait_end(struct cli_work *w, struct ctl *ctl, const char *said);
+/* When a signal has come, says "interrupted; SAID" and lets it end the process, unless it was held before the beginning. @said NULL: all
+ * was done. */
+void cli_work_end(struct cli_work *w, const char *said);
+
 /* ---- the environment (envname.c) ---- */
 
 enum {
@@ -300,11 +327,11 @@ struct cli_diff_opts {
 	{                                                                                       \
 		"no-pager", 0, CLI_FLAG, &(o).no_pager, NULL, "all at once, also on a terminal" \
 	}
-/* -1, or an exit code when @o contradicts itself; before cli_page_start(), which would hide it. @name: the command's. */
+/* -1, or an exit code when @o contradicts itself; before anything is asked. @name: the command's. */
 int cli_diff_check(const struct cli_diff_opts *o, const char *name) MUST_USE;
-struct cli_page; /* cli/pager.h */
+/* By the page; @head prints what stands before, where that is not for a program. */
 int cli_diff_between(struct ctl *ctl, const char *a, const char *b, const struct cli_diff_opts *o,
-		     struct cli_page *pg);
+		     void (*head)(void *arg), void *arg);
 
 /* ---- commands ---- */
 

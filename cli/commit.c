@@ -24,12 +24,16 @@ static int commit(const char *env, const char *message, const char *label, const
 {
 	cleanup_env struct cli_env e = {0};
 	struct diag diag = {0};
+	struct cli_work work;
 	struct ctl_commit cm;
 	int r = cli_connect(env, &e.client, &e.ctl);
 
 	if (r >= 0)
 		return r;
+	cli_wait_begin(&work, e.ctl, "committing");
 	r = ctl_commit(e.ctl, message, label, expect, &diag, &cm);
+	cli_wait_end(&work, e.ctl,
+		     r == -ECANCELED ? "the commit may still be made; rattan log shows it" : NULL);
 	if (r == -ENODATA)
 		return cli_fail(CLI_FAILED, "nothing to commit: %s has not changed since head",
 				client_env(e.client));

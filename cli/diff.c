@@ -223,16 +223,33 @@ int cli_diff_check(const struct cli_diff_opts *o, const char *name)
 	return -1;
 }
 
+static int load(struct ctl *ctl, const char *a, const char *b, struct diag *diag, struct changes *c)
+{
+	struct cli_work work;
+	int r;
+
+	cli_wait_begin(&work, ctl, "comparing");
+	r = ctl_diff(ctl, a, b, diag, on_change, c);
+	cli_wait_end(&work, ctl, r < 0 ? "nothing was changed" : NULL);
+	return r;
+}
+
 int cli_diff_between(struct ctl *ctl, const char *a, const char *b, const struct cli_diff_opts *o,
-		     struct cli_page *pg)
+		     void (*head)(void *arg), void *arg)
 {
 	__attribute__((cleanup(changes_release))) struct changes c = {0};
 	struct diag diag = {0};
-	int r = ctl_diff(ctl, a, b, &diag, on_change, &c);
+	struct cli_page pg;
+	int r = load(ctl, a, b, &diag, &c);
 
 	if (r < 0)
 		return cli_fail_errno(r, &diag, "diff");
-	return put_all(pg, o, ctl, a, b, &c);
+	cli_page_start(&pg, o->no_pager || o->raw || o->json);
+	if (!o->json && !o->raw)
+		head(arg);
+	r = put_all(&pg, o, ctl, a, b, &c);
+	cli_page_end(&pg);
+	return r;
 }
 
 static int diff(struct args *a, char **rest, int n)
@@ -252,7 +269,7 @@ static int diff(struct args *a, char **rest, int n)
 	if (r >= 0)
 		return r;
 	c.below = a->path;
-	r = ctl_diff(e.ctl, a->a, a->b, &diag, on_change, &c);
+	r = load(e.ctl, a->a, a->b, &diag, &c);
 	if (r == -ENOENT && n && *diag.text)
 		return cli_fail(CLI_NOT_FOUND, "%s; a path has a slash, such as ./src", diag.text);
 	if (r < 0)

@@ -11,16 +11,18 @@ enum {
 };
 
 struct report {
-	struct cli_bar bar;
+	struct cli_work work;
 	cJSON *found; /* JSON wanted */
 };
 
 static int on_progress(void *arg, const char *stage, uint64_t done, uint64_t total)
 {
-	struct report *r = arg;
+	return cli_work_on(&((struct report *)arg)->work, stage, done, total);
+}
 
-	cli_bar_put(&r->bar, "checking", stage, done, total);
-	return 0;
+static int on_idle(void *arg)
+{
+	return cli_work_idle(&((struct report *)arg)->work);
 }
 
 static void put_list(const char *what, char **v, uint64_t n, int len)
@@ -44,7 +46,7 @@ static int put_text(void *arg, const struct ctl_finding *f)
 			   : f->state == 'R' ? "damage (can be repaired): "
 					     : "damage: ";
 
-	cli_bar_clear(&((struct report *)arg)->bar);
+	cli_bar_clear(&((struct report *)arg)->work.bar);
 	if (f->path) {
 		cli_put(stdout, f->path);
 		fputs(": ", stdout);
@@ -70,7 +72,7 @@ static int put_json(void *arg, const struct ctl_finding *f)
 	struct report *r = arg;
 	cJSON *o = cJSON_CreateObject();
 
-	cli_bar_clear(&r->bar);
+	cli_bar_clear(&r->work.bar);
 	cli_json_str(o, "state",
 		     f->state == 'N'   ? "note"
 		     : f->state == 'F' ? "repaired"
@@ -160,7 +162,7 @@ static int run(int argc, char **argv)
 		{0},
 	};
 	struct report rep = {0};
-	struct ctl_fsck_opts o = {.progress = on_progress, .arg = &rep};
+	struct ctl_fsck_opts o = {.progress = on_progress, .idle = on_idle, .arg = &rep};
 	struct ctl_fsck_sum sum = {0};
 	struct diag diag = {0};
 	char **rest;
@@ -171,14 +173,16 @@ static int run(int argc, char **argv)
 	if (n)
 		return cli_fail(CLI_USAGE, "fsck: '%s' is not an option; it takes no names",
 				rest[0]);
-	cli_bar_start(&rep.bar);
+	cli_work_begin(&rep.work, "checking");
 	o.data_dir = data;
 	o.quick = quick;
 	o.repair = repair;
 	o.finding = json ? put_json : put_text;
 	rep.found = json ? cJSON_CreateArray() : NULL;
 	r = ctl_fsck(&o, &diag, &sum);
-	cli_bar_clear(&rep.bar);
+	cli_work_end(&rep.work, r == 0   ? NULL
+				: repair ? "not all was checked; what was repaired is"
+					 : "not all was checked");
 	if (r < 0) {
 		int code = cli_fail_errno(r, &diag, "fsck");
 

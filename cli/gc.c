@@ -4,12 +4,6 @@
 
 #include "cli/cli.h"
 
-static int on_progress(void *arg, const char *stage, uint64_t done, uint64_t total)
-{
-	cli_bar_put(arg, "collecting", stage, done, total);
-	return 0;
-}
-
 static int put_json(const struct ctl_gc_sum *s, bool dry)
 {
 	const struct {
@@ -110,7 +104,7 @@ static int run(int argc, char **argv)
 	struct ctl_gc_sum sum = {0};
 	struct diag diag = {0};
 	struct ctl_gc_opts o = {0};
-	struct cli_bar bar;
+	struct cli_work work;
 	char **rest;
 	int n, r = cli_parse(&cmd_gc, opts, argc, argv, false, &rest, &n);
 
@@ -124,7 +118,7 @@ static int run(int argc, char **argv)
 	if (!count_ok(states, &o.keep_states) || !count_ok(days, &o.keep_days))
 		return cli_fail(CLI_USAGE,
 				"gc: --keep-states and --keep-days take a number from 1 on");
-	cli_bar_start(&bar);
+	cli_work_begin(&work, "collecting");
 	o = (struct ctl_gc_opts){.data_dir = data,
 				 .dry_run = dry,
 				 .shrink = shrink,
@@ -132,10 +126,13 @@ static int run(int argc, char **argv)
 				 .removed = removed,
 				 .keep_states = o.keep_states,
 				 .keep_days = o.keep_days,
-				 .progress = on_progress,
-				 .arg = &bar};
+				 .progress = cli_work_on,
+				 .idle = cli_work_idle,
+				 .arg = &work};
 	r = ctl_gc(&o, &diag, &sum);
-	cli_bar_clear(&bar);
+	cli_work_end(&work, r == 0 ? NULL
+			    : dry  ? "nothing was removed"
+				   : "what was removed is; the next rattan gc goes on");
 	if (r < 0)
 		return cli_fail_errno(r, &diag, "gc");
 	return json ? put_json(&sum, dry) : put_text(&sum, dry, shrink);

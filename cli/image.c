@@ -4,8 +4,6 @@
 
 #include "cli/cli.h"
 
-#define MIB 20
-
 static const char *const kinds[] = {"dir", "tar", "oci", NULL};
 
 static bool kind_ok(const char *s)
@@ -19,20 +17,6 @@ static bool kind_ok(const char *s)
 static int bad_kind(const char *cmd, const char *given)
 {
 	return cli_fail(CLI_USAGE, "%s: '%s' is not dir, tar or oci", cmd, given);
-}
-
-static int on_import(void *arg, const char *stage, uint64_t done, uint64_t total)
-{
-	(void)stage;
-	cli_bar_put(arg, "importing", "MiB", done >> MIB, total >> MIB);
-	return 0;
-}
-
-static int on_export(void *arg, const char *stage, uint64_t done, uint64_t total)
-{
-	(void)stage;
-	cli_bar_put(arg, "exporting", "MiB", done >> MIB, total >> MIB);
-	return 0;
 }
 
 /* ---- import ---- */
@@ -85,14 +69,15 @@ static int do_import(struct ctl_import_opts *o, bool json)
 {
 	struct ctl_import_sum sum = {0};
 	struct diag diag = {0};
-	struct cli_bar bar;
+	struct cli_work work;
 	int r;
 
-	cli_bar_start(&bar);
-	o->progress = on_import;
-	o->arg = &bar;
+	cli_work_begin(&work, "importing");
+	o->progress = cli_work_bytes;
+	o->idle = cli_work_idle;
+	o->arg = &work;
 	r = ctl_import(o, &diag, &sum);
-	cli_bar_clear(&bar);
+	cli_work_end(&work, r == 0 ? NULL : "nothing was imported");
 	if (r < 0)
 		return cli_fail_errno(r, &diag, "import");
 	return json ? imported_json(o->name, &sum) : imported_text(o->name, &sum);
@@ -208,6 +193,14 @@ static int exported_text(const struct ctl_export_opts *o, const struct ctl_expor
 	return f == stdout ? cli_done() : CLI_OK;
 }
 
+static const char *stopped(const struct ctl_export_opts *o)
+{
+	if (!strcmp(o->dest, "-"))
+		return "the archive on standard output is cut short";
+	return strcmp(o->kind, "tar") ? "what is at the destination is not complete"
+				      : "nothing was exported";
+}
+
 static int run_export(int argc, char **argv)
 {
 	const char *env = NULL, *tag = NULL, *pack = NULL, *data = NULL;
@@ -228,7 +221,7 @@ static int run_export(int argc, char **argv)
 	struct ctl_export_sum sum = {0};
 	struct ctl_export_opts o;
 	struct diag diag = {0};
-	struct cli_bar bar;
+	struct cli_work work;
 	char **rest;
 	int n, r = cli_parse(&cmd_export, opts, argc, argv, false, &rest, &n);
 
@@ -249,7 +242,7 @@ static int run_export(int argc, char **argv)
 		return cli_fail(CLI_USAGE, "export: --compress takes gzip, zstd or none");
 	if (!env)
 		cli_env_here(here);
-	cli_bar_start(&bar);
+	cli_work_begin(&work, "exporting");
 	o = (struct ctl_export_opts){.data_dir = data,
 				     .kind = rest[0],
 				     .env = env ? env : here,
@@ -259,10 +252,11 @@ static int run_export(int argc, char **argv)
 				     .pack = pack,
 				     .squash = squash,
 				     .host = host,
-				     .progress = on_export,
-				     .arg = &bar};
+				     .progress = cli_work_bytes,
+				     .idle = cli_work_idle,
+				     .arg = &work};
 	r = ctl_export(&o, &diag, &sum);
-	cli_bar_clear(&bar);
+	cli_work_end(&work, r == 0 ? NULL : stopped(&o));
 	if (r < 0)
 		return cli_fail_errno(r, &diag, "export");
 	return json ? exported_json(&o, &sum) : exported_text(&o, &sum);

@@ -8,28 +8,7 @@
 #include "cli/cli.h"
 #include "cli/skopeo.h"
 
-#define MIB    20
 #define LAYOUT "/layout"
-
-static int on_bytes(void *arg, const char *stage, uint64_t done, uint64_t total)
-{
-	struct cli_bar *bar = arg;
-
-	cli_bar_put(bar, stage, "MiB", done >> MIB, total >> MIB);
-	return transfer_stopped();
-}
-
-static int on_export(void *arg, const char *stage, uint64_t done, uint64_t total)
-{
-	(void)stage;
-	return on_bytes(arg, "packing", done, total);
-}
-
-static int on_import(void *arg, const char *stage, uint64_t done, uint64_t total)
-{
-	(void)stage;
-	return on_bytes(arg, "importing", done, total);
-}
 
 static void put_image(FILE *f, const struct registry_name *at)
 {
@@ -64,7 +43,7 @@ static int do_push(struct ctl_export_opts *o, const struct skopeo *k, struct dia
 {
 	cleanup_free char *layout = NULL;
 	struct transfer t;
-	struct cli_bar bar;
+	struct cli_work work;
 	int r = transfer_begin(&t, diag);
 
 	if (r == 0 && asprintf(&layout, "%s" LAYOUT, t.dir) < 0) {
@@ -72,16 +51,17 @@ static int do_push(struct ctl_export_opts *o, const struct skopeo *k, struct dia
 		r = -ENOMEM;
 	}
 	if (r == 0) {
-		cli_bar_start(&bar);
+		cli_work_begin(&work, "packing");
 		o->dest = layout;
-		o->progress = on_export;
-		o->arg = &bar;
+		o->progress = cli_work_bytes;
+		o->idle = cli_work_idle;
+		o->arg = &work;
 		r = ctl_export(o, diag, ret);
-		cli_bar_clear(&bar);
+		cli_work_end(&work, NULL);
 	}
 	if (r == 0)
 		r = skopeo_push(k, layout, diag);
-	transfer_end(&t);
+	transfer_end(&t, r == 0 ? NULL : "no image was pushed");
 	return r;
 }
 
@@ -240,7 +220,7 @@ static int do_pull(struct ctl_import_opts *o, const struct skopeo *k, struct dia
 		   struct ctl_import_sum *ret, uint64_t *ret_had)
 {
 	struct transfer t;
-	struct cli_bar bar;
+	struct cli_work work;
 	int r = name_free(o, diag);
 
 	if (r < 0)
@@ -251,14 +231,15 @@ static int do_pull(struct ctl_import_opts *o, const struct skopeo *k, struct dia
 	if (r == 0)
 		r = skopeo_pull(k, t.dir, diag);
 	if (r == 0) {
-		cli_bar_start(&bar);
+		cli_work_begin(&work, "importing");
 		o->src = t.dir;
-		o->progress = on_import;
-		o->arg = &bar;
+		o->progress = cli_work_bytes;
+		o->idle = cli_work_idle;
+		o->arg = &work;
 		r = ctl_import(o, diag, ret);
-		cli_bar_clear(&bar);
+		cli_work_end(&work, NULL);
 	}
-	transfer_end(&t);
+	transfer_end(&t, r == 0 ? NULL : "nothing was pulled");
 	return r;
 }
 

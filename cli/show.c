@@ -3,16 +3,22 @@
 #include <time.h>
 
 #include "cli/cli.h"
-#include "cli/pager.h"
 
-static void put_text(const struct ctl_commit *cm, const char *rev)
+struct shown {
+	struct ctl_commit cm;
+	const char *rev;
+};
+
+static void put_head(void *arg)
 {
+	const struct shown *s = arg;
+	const struct ctl_commit *cm = &s->cm;
 	char when[40] = "";
 	struct tm tm;
 
 	if (localtime_r(&cm->time.tv_sec, &tm))
 		(void)strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S %z", &tm);
-	printf("%s %s\n", cm->automatic ? "state" : "commit", *cm->id ? cm->id : rev);
+	printf("%s %s\n", cm->automatic ? "state" : "commit", *cm->id ? cm->id : s->rev);
 	printf("environment  %s\n", cm->env);
 	printf("time         %s\n", when);
 	if (*cm->label) {
@@ -31,22 +37,17 @@ static void put_text(const struct ctl_commit *cm, const char *rev)
 static int show(const char *env, const char *rev, const struct cli_diff_opts *o)
 {
 	cleanup_env struct cli_env e = {0};
-	struct ctl_commit cm = {0};
+	struct shown s = {.rev = rev};
 	struct diag diag = {0};
-	struct cli_page pg;
 	int r = cli_connect(env, &e.client, &e.ctl);
 
 	if (r >= 0)
 		return r;
-	r = ctl_log_one(e.ctl, rev, &diag, &cm);
+	r = ctl_log_one(e.ctl, rev, &diag, &s.cm);
 	if (r < 0)
 		return cli_fail_errno(r, &diag, "show");
-	cli_page_start(&pg, o->no_pager || o->raw || o->json);
-	if (!o->json && !o->raw)
-		put_text(&cm, rev);
-	r = cli_diff_between(e.ctl, *cm.parent ? cm.parent : "base", cm.id, o, &pg);
-	cli_page_end(&pg);
-	ctl_commit_release(&cm);
+	r = cli_diff_between(e.ctl, *s.cm.parent ? s.cm.parent : "base", s.cm.id, o, put_head, &s);
+	ctl_commit_release(&s.cm);
 	return r;
 }
 

@@ -41,7 +41,7 @@ struct transfer {
 	int fd;    /* holds its lock */
 };
 int transfer_begin(struct transfer *t, struct diag *diag) MUST_USE;
-/* Gone; a signal that came meanwhile ends the process now. */
-void transfer_end(struct transfer *t);
+/* Gone; a signal that came meanwhile ends the process now, after "interrupted; SAID" (NULL: that all was done). */
+void transfer_end(struct transfer *t, const char *said);
 /* Has a signal come? */
 bool transfer_stopped(void);

@@ -7,15 +7,17 @@
 struct rows {
 	struct ctl_usage_row *v;
 	size_t n;
-	struct cli_bar bar;
+	struct cli_work work;
 };
 
 static int on_progress(void *arg, const char *stage, uint64_t done, uint64_t total)
 {
-	struct rows *x = arg;
+	return cli_work_on(&((struct rows *)arg)->work, stage, done, total);
+}
 
-	cli_bar_put(&x->bar, "counting", stage, done, total);
-	return 0;
+static int on_idle(void *arg)
+{
+	return cli_work_idle(&((struct rows *)arg)->work);
 }
 
 static int on_row(void *arg, const struct ctl_usage_row *r)
@@ -167,7 +169,8 @@ static int run(int argc, char **argv)
 		{0},
 	};
 	struct rows x = {0};
-	struct ctl_stats_opts o = {.row = on_row, .progress = on_progress, .arg = &x};
+	struct ctl_stats_opts o = {
+		.row = on_row, .progress = on_progress, .idle = on_idle, .arg = &x};
 	struct ctl_usage_sum sum = {0};
 	struct diag diag = {0};
 	char **rest;
@@ -179,9 +182,9 @@ static int run(int argc, char **argv)
 		return cli_fail(CLI_USAGE, "stats: '%s' is not an option; it takes no names",
 				rest[0]);
 	o.data_dir = data;
-	cli_bar_start(&x.bar);
+	cli_work_begin(&x.work, "counting");
 	r = ctl_stats(&o, &diag, &sum);
-	cli_bar_clear(&x.bar);
+	cli_work_end(&x.work, r == 0 ? NULL : "not all was counted");
 	if (r < 0)
 		r = cli_fail_errno(r, &diag, "stats");
 	else

@@ -110,6 +110,7 @@ static int run(int argc, char **argv)
 	};
 	cleanup_env struct cli_env e = {0};
 	struct diag diag = {0};
+	struct cli_work work;
 	struct ctl_status s;
 	char **rest;
 	int n, r = cli_parse(&cmd_status, opts, argc, argv, false, &rest, &n);
@@ -122,7 +123,9 @@ static int run(int argc, char **argv)
 	r = cli_connect(env, &e.client, &e.ctl);
 	if (r >= 0)
 		return r;
+	cli_wait_begin(&work, e.ctl, "comparing");
 	r = ctl_status(e.ctl, &diag, &s);
+	cli_wait_end(&work, e.ctl, r < 0 ? "nothing was changed" : NULL);
 	if (r < 0)
 		return cli_fail_errno(r, &diag, "status");
 	r = json ? put_json(&s) : put_text(&s);

@@ -12,27 +12,19 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "cli/cli.h"
 #include "cli/skopeo.h"
 
 #define PREFIX  "rattan-image-"
 #define OLD_S   3600 /* younger ones may not have their lock yet */
 #define OPEN_FD 16
 
-/* Those that end a program wait until the directory is gone. */
-static void ending(sigset_t *ret)
-{
-	(void)sigemptyset(ret);
-	(void)sigaddset(ret, SIGINT);
-	(void)sigaddset(ret, SIGTERM);
-	(void)sigaddset(ret, SIGHUP);
-}
-
 bool transfer_stopped(void)
 {
-	sigset_t p;
+	sigset_t set;
 
-	return sigpending(&p) == 0 && (sigismember(&p, SIGINT) > 0 ||
-				       sigismember(&p, SIGTERM) > 0 || sigismember(&p, SIGHUP) > 0);
+	cli_ending_signals(&set);
+	return cli_ending_came(&set);
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
@@ -92,7 +84,8 @@ int transfer_begin(struct transfer *t, struct diag *diag)
 		t->dir = NULL;
 		return -ENOMEM;
 	}
-	ending(&set);
+	/* Those that end a program wait until the directory is gone. */
+	cli_ending_signals(&set);
 	(void)sigprocmask(SIG_BLOCK, &set, NULL);
 	if (!mkdtemp(t->dir)) {
 		int r = diag_set(diag, ret_nerrno(),
@@ -110,7 +103,7 @@ int transfer_begin(struct transfer *t, struct diag *diag)
 	return 0;
 }
 
-void transfer_end(struct transfer *t)
+void transfer_end(struct transfer *t, const char *said)
 {
 	sigset_t set;
 
@@ -119,6 +112,8 @@ void transfer_end(struct transfer *t)
 	free(steal_ptr(&t->dir));
 	cleanup_fdp(&t->fd);
 	t->fd = -1;
-	ending(&set);
+	cli_ending_signals(&set);
+	if (transfer_stopped())
+		fprintf(stderr, "rattan: interrupted; %s\n", said ? said : "all was done by then");
 	(void)sigprocmask(SIG_UNBLOCK, &set, NULL);
 }

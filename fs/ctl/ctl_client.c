@@ -54,6 +54,11 @@ static int recv_answer(struct ctl *c, struct diag *diag, struct ctl_rep_doc *ret
 	int r;
 
 	drop_fds(c);
+	if (ctl_await(c->sock, c->waiting, c->waiting_arg)) {
+		(void)close(c->sock);
+		c->sock = -1;
+		return diag_set(diag, -ECANCELED, "interrupted");
+	}
 	r = ctl_frame_recv(c->sock, &c->in, c->fds, &c->nfds);
 	if (r <= 0) {
 		c->nfds = 0;
@@ -363,6 +368,12 @@ void ctl_close(struct ctl *c)
 	free(c->policy.data);
 	free(c->place);
 	free(c);
+}
+
+void ctl_on_wait(struct ctl *c, int (*fn)(void *arg), void *arg)
+{
+	c->waiting = fn;
+	c->waiting_arg = arg;
 }
 
 int ctl_fd(const struct ctl *c)

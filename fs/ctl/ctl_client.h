@@ -62,6 +62,9 @@ int ctl_runtime_dir(char **ret) MUST_USE;
 
 int ctl_open(const struct ctl_env_opts *o, struct diag *diag, struct ctl **ret) MUST_USE;
 void ctl_close(struct ctl *c);
+/* From now on, every fifth of a second in which an answer is waited for, @fn is called (NULL: no more); when it is nonzero the call is
+ * -ECANCELED: what was asked for goes on, and the connection is of no more use. */
+void ctl_on_wait(struct ctl *c, int (*fn)(void *arg), void *arg);
 /* The connection itself, to poll for its end; stays @c's. */
 int ctl_fd(const struct ctl *c);
 /* Between calls: is the daemon still at the other end? Costs no call, and may be wrong right after. */
@@ -311,8 +314,9 @@ struct ctl_fsck_opts {
 	bool quick;           /* no chunk's bytes */
 	bool repair;          /* -EBUSY while something uses the store */
 	int (*finding)(void *arg, const struct ctl_finding *f);
-	/* May be NULL; @total 0: not known. */
+	/* May be NULL; @total 0: not known. Nonzero: stop. */
 	int (*progress)(void *arg, const char *stage, uint64_t done, uint64_t total);
+	int (*idle)(void *arg); /* see struct ctl_import_opts */
 	void *arg;
 };
 /* Check the whole store; beside whatever uses it. 0: all was looked at, @ret says how it went. -ENOENT: no
@@ -337,6 +341,7 @@ struct ctl_gc_opts {
 	unsigned keep_states, keep_days;
 	/* May be NULL; @total 0: not known. Nonzero: stop. */
 	int (*progress)(void *arg, const char *stage, uint64_t done, uint64_t total);
+	int (*idle)(void *arg); /* see struct ctl_import_opts */
 	void *arg;
 };
 /* Collect garbage, beside whatever uses the store. -EBUSY: somebody does; -EBADMSG: damage; -ENOENT: no store. */
@@ -369,6 +374,7 @@ struct ctl_stats_opts {
 	int (*row)(void *arg, const struct ctl_usage_row *r);
 	/* May be NULL; @total 0: not known. Nonzero: stop. */
 	int (*progress)(void *arg, const char *stage, uint64_t done, uint64_t total);
+	int (*idle)(void *arg); /* see struct ctl_import_opts */
 	void *arg;
 };
 /* Beside whatever uses the store; what running environments hold in memory is not counted yet. -ENOENT: no store; -EBADMSG: damage. */
@@ -395,6 +401,9 @@ struct ctl_import_opts {
 	uint64_t disk_max; /* bytes by which the store may grow; 0: what is free */
 	/* May be NULL; bytes, @total 0: not known. Nonzero: stop. */
 	int (*progress)(void *arg, const char *stage, uint64_t done, uint64_t total);
+	/* May be NULL; every fifth of a second in which there is nothing new. Nonzero: stop; what was stopped has ended when the call
+	 * returns. */
+	int (*idle)(void *arg);
 	void *arg;
 };
 /* A base @name for environments. What fails, or is stopped, leaves nothing. -EBADMSG: damaged or hostile. */
@@ -417,6 +426,7 @@ struct ctl_export_opts {
 	bool squash;      /* of an OCI image: one layer, not one for each commit */
 	bool host; /* also what the tree shows of host directories, which is -EINVAL without */
 	int (*progress)(void *arg, const char *stage, uint64_t done, uint64_t total);
+	int (*idle)(void *arg); /* see struct ctl_import_opts */
 	void *arg;
 };
 /* A sealed state; what is uncommitted is not in it. -EEXIST: there is something at the destination. */

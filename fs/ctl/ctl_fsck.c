@@ -52,6 +52,8 @@ int ctl_fsck(const struct ctl_fsck_opts *o, struct diag *diag, struct ctl_fsck_s
 		ctl_argv_add(&a, "--quick");
 	if (o->repair)
 		ctl_argv_add(&a, "--repair");
+	a.idle = o->idle;
+	a.idle_arg = o->arg;
 	r = ctl_spawn_stream(&a, diag, on_message, &f);
 	return r == 0 && !f.ended ? -EBADMSG : r;
 }

@@ -49,6 +49,8 @@ int ctl_gc(const struct ctl_gc_opts *o, struct diag *diag, struct ctl_gc_sum *re
 		ctl_argv_opt(&a, "--keep-states", states);
 	if (o->keep_days)
 		ctl_argv_opt(&a, "--keep-days", days);
+	a.idle = o->idle;
+	a.idle_arg = o->arg;
 	r = ctl_spawn_stream(&a, diag, on_message, &g);
 	return r == 0 && !g.ended ? -EBADMSG : r;
 }

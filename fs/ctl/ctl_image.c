@@ -107,7 +107,8 @@ int ctl_import(const struct ctl_import_opts *o, struct diag *diag, struct ctl_im
 	struct work w = {
 		.progress = o->progress, .arg = o->arg, .table = &ctl_table_import, .sum = ret};
 	cleanup_free char *data = NULL, *src = NULL;
-	struct ctl_argv a = {.n = 1, .std_in = !strcmp(o->src, "-")};
+	struct ctl_argv a = {
+		.n = 1, .std_in = !strcmp(o->src, "-"), .idle = o->idle, .idle_arg = o->arg};
 	char max[24], strip[12];
 	int r = open_stream(o, diag, &a.in_fd);
 
@@ -143,7 +144,8 @@ int ctl_export(const struct ctl_export_opts *o, struct diag *diag, struct ctl_ex
 	struct work w = {
 		.progress = o->progress, .arg = o->arg, .table = &ctl_table_export, .sum = ret};
 	cleanup_free char *data = NULL, *dest = NULL;
-	struct ctl_argv a = {.n = 1, .std_out = !strcmp(o->dest, "-")};
+	struct ctl_argv a = {
+		.n = 1, .std_out = !strcmp(o->dest, "-"), .idle = o->idle, .idle_arg = o->arg};
 	int r = absolute_new(o->dest, diag, &dest);
 
 	if (r == 0)

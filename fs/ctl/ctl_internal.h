@@ -12,7 +12,9 @@ struct ctl {
 	char *place;   /* the environment's runtime directory */
 	struct buf in; /* the last message */
 	int fds[IO_MAX_FDS];
-	size_t nfds; /* descriptors that came with it, not taken yet */
+	size_t nfds;               /* descriptors that came with it, not taken yet */
+	int (*waiting)(void *arg); /* see ctl_on_wait */
+	void *waiting_arg;
 	/* of every attachment that says nothing else; see ctl_env_opts */
 	char **writable;
 	struct ctl_bytes policy;
@@ -46,7 +48,13 @@ struct ctl_argv {
 	size_t n;
 	bool std_in, std_out; /* it has this process's, instead of nothing */
 	int in_fd;            /* not 0: this instead, lent */
+	/* Of a stream; NULL, or every CTL_TICK_MS in which nothing comes; nonzero ends it. */
+	int (*idle)(void *arg);
+	void *idle_arg;
 };
+#define CTL_TICK_MS 200
+/* Until there is something to read from @fd, or its end; nonzero is @idle's, which may be NULL: it is not waited. */
+int ctl_await(int fd, int (*idle)(void *arg), void *arg) MUST_USE;
 void ctl_argv_add(struct ctl_argv *a, const char *s);
 void ctl_argv_opt(struct ctl_argv *a, const char *opt, const char *value);
 int ctl_spawn(struct ctl_argv *a, const char *log, struct diag *diag, struct buf *raw,

@@ -1,5 +1,6 @@
 /* Starting rattan-fs and hearing how it went. */
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -11,7 +12,11 @@
 #include "base/cleanup.h"
 #include "fs/ctl/ctl_internal.h"
 
-#define LOG_MAX (256 * 1024)
+#define LOG_MAX      (256 * 1024)
+/* For what was stopped to see it, and to take away what it has made: it may be at a slow disk. What waits for others, a pipe, does
+ * not see it. */
+#define STOP_MS      30000
+#define STOP_PIPE_MS 1000
 
 void ctl_argv_add(struct ctl_argv *a, const char *s)
 {
@@ -199,6 +204,42 @@ int ctl_spawn(struct ctl_argv *a, const char *log, struct diag *diag, struct buf
 	return r < 0 ? no_answer(log, diag) : answer_error(ret, diag);
 }
 
+int ctl_await(int fd, int (*idle)(void *arg), void *arg)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	int r = 0;
+
+	while (idle && r == 0) {
+		int k = poll(&p, 1, CTL_TICK_MS);
+
+		if (k > 0 || (k < 0 && errno != EINTR)) /* who reads sees what it is */
+			return 0;
+		r = idle(arg);
+	}
+	return r;
+}
+
+static bool has_ended(pid_t pid)
+{
+	pid_t r = waitpid(pid, NULL, WNOHANG);
+
+	return r == pid || (r < 0 && errno != EINTR);
+}
+
+static void end(pid_t pid, int patience_ms)
+{
+	static const struct timespec tick = {.tv_nsec = 20000000};
+	long long until = io_now_ms() + patience_ms;
+
+	while (!has_ended(pid)) {
+		if (io_now_ms() >= until) {
+			(void)kill(pid, SIGKILL);
+			until = LLONG_MAX;
+		}
+		(void)nanosleep(&tick, NULL);
+	}
+}
+
 /* One message of a stream: its length in four bytes, big-endian, then the message. */
 static int read_frame(int fd, struct buf *raw)
 {
@@ -236,6 +277,9 @@ int ctl_spawn_stream(struct ctl_argv *a, struct diag *diag,
 		struct ctl_rep_doc rep;
 		uint64_t version;
 
+		r = ctl_await(rd, a->idle, a->idle_arg);
+		if (r)
+			break;
 		r = read_frame(rd, &raw);
 		if (r == 0)
 			r = ctl_rep_decode(raw.data, raw.len, &rep, &version);
@@ -252,7 +296,6 @@ int ctl_spawn_stream(struct ctl_argv *a, struct diag *diag,
 	}
 	/* Nobody reads on: it ends at its next message. */
 	(void)close(steal_fd(&rd));
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
+	end(pid, a->std_in || a->in_fd || a->std_out ? STOP_PIPE_MS : STOP_MS);
 	return r;
 }

@@ -44,6 +44,8 @@ int ctl_stats(const struct ctl_stats_opts *o, struct diag *diag, struct ctl_usag
 
 	if (r < 0)
 		return r;
+	a.idle = o->idle;
+	a.idle_arg = o->arg;
 	r = ctl_spawn_stream(&a, diag, on_message, &s);
 	return r == 0 && !s.ended ? -EBADMSG : r;
 }

@@ -273,7 +273,7 @@ for args in ("push", "head", f"{at}/team/stopped", "-e", "e"), ("pull", "x", f"{
         said = p.communicate(timeout=120)
     finally:
         registry.send_signal(signal.SIGCONT)
-    check(p.returncode == -signal.SIGINT and not os.listdir(f"{here}/tmp"), f"{args[0]}: ended, and nothing is left", (p.returncode, said))
+    check(p.returncode == -signal.SIGINT and not os.listdir(f"{here}/tmp") and said[1].startswith(b"rattan: interrupted; no"), f"{args[0]}: ended, and nothing is left", (p.returncode, said))
 check(b"x " not in out(A, "base", "list"), "no half base")
 r = rt(A, "fsck")
 check(r.returncode == 0, "the store is whole", (r.stdout + r.stderr)[-400:])
