@@ -202,8 +202,10 @@ static int run_with(struct boot *b, struct client *c, const struct boot_step *s)
 	pid_t pid = -1;
 
 	r = s->dir ? pack_dir(b, s->dir, &in, &pid) : 0;
+	if (s->file)
+		r = (in = open(s->file, O_RDONLY | O_CLOEXEC)) < 0 ? ret_nerrno() : 0;
 	if (r < 0)
-		return cli_fail_errno(r, NULL, s->dir);
+		return cli_fail_errno(r, NULL, s->dir ? s->dir : s->file);
 	r = run_step(b, c, s, in);
 	cleanup_fdp(&in);
 	in = -1;
@@ -308,7 +310,7 @@ static const char *misplaced(const struct boot_args *a, const struct bootstrap_p
 		{p->archive, true, "--archive"},
 		{p->sha256, true, "--sha256"},
 		{p->signature, true, "--signature"},
-		{p->keyring, true, "--keyring"},
+		{a->tool, false, "--tool"},
 		{a->config, true, "--config"},
 	};
 
@@ -335,8 +337,13 @@ static int run_kind(struct boot_args *a, struct bootstrap_plan *plan, char **wor
 				other, arch ? "debian" : "arch");
 	a->name = words[1];
 	a->suite = n == 3 ? words[2] : NULL;
+	plan->keyring = a->keyring;
 	if (arch)
 		return bootstrap_arch(a, plan);
+	if (a->tool && strcmp(a->tool, "mmdebstrap") != 0 && strcmp(a->tool, "debootstrap") != 0)
+		return cli_fail(CLI_USAGE,
+				"bootstrap: --tool is mmdebstrap or debootstrap, not '%s'",
+				a->tool);
 	a->variant = a->variant ? a->variant : "minbase";
 	a->components = a->components ? a->components : "main";
 	return bootstrap_debian(a);
@@ -353,6 +360,8 @@ static int run(int argc, char **argv)
 		 "debian: minbase (the default), buildd, or - for the standard"},
 		{"components", 0, CLI_TEXT, &a.components, "LIST",
 		 "debian: parts of the archive, with commas; default: main"},
+		{"tool", 0, CLI_TEXT, &a.tool, "NAME",
+		 "debian: mmdebstrap or debootstrap; default: the first of them that is here"},
 		{"add", 0, CLI_TEXT, &a.add, "DIR", "debian: what is in DIR goes over the root"},
 		{"allow-local-binding", 0, CLI_FLAG, &a.local, NULL,
 		 "debian: the mirror may be on this machine's loopback"},
@@ -360,8 +369,8 @@ static int run(int argc, char **argv)
 		 "arch: the official bootstrap archive (.tar.zst, .tar.gz)"},
 		{"sha256", 0, CLI_TEXT, &plan.sha256, "HEX", "arch: its digest"},
 		{"signature", 0, CLI_TEXT, &plan.signature, "FILE", "arch: its detached signature"},
-		{"keyring", 0, CLI_TEXT, &plan.keyring, "FILE",
-		 "arch: of those who may have signed it; default: that of archlinux-keyring"},
+		{"keyring", 0, CLI_TEXT, &a.keyring, "FILE",
+		 "of those who may have signed; default: the host's own of the distribution"},
 		{"config", 0, CLI_TEXT, &a.config, "FILE",
 		 "arch: JSON: the same, and mirrors, packages, directories, upgrade"},
 		{"replace", 0, CLI_FLAG, &a.replace, NULL,
@@ -384,10 +393,10 @@ const struct cli_command cmd_bootstrap = {
 	.args = "debian NAME [SUITE] [OPTIONS] | arch NAME [OPTIONS]",
 	.summary = "a base from a distribution's packages",
 	.details =
-		"debian: debootstrap of this host makes the tree, as root of an environment, without privileges; it\n"
-		"must be installed. The network is the mirror's host alone, and the base names that mirror. The\n"
-		"same packages give the same id; SOURCE_DATE_EPOCH, or else the date of the mirror's release, is\n"
-		"the latest time in it.\n\n"
+		"debian: mmdebstrap or debootstrap of this host makes the tree, as root of an environment, without\n"
+		"privileges; one of them must be installed. The network is the mirror's host alone, and the base\n"
+		"names that mirror. The same packages by the same tool give the same id; SOURCE_DATE_EPOCH, or else\n"
+		"the date of the mirror's release, is the latest time in it.\n\n"
 		"arch: the bootstrap archive, which has to be what --sha256 says, or signed by somebody of\n"
 		"--keyring, or both. In it pacman is set up, a user 1000 and the mirror list are made, and the\n"
 		"packages and directories of --config are put; the network is the mirrors alone.\n\n"

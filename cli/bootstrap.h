@@ -25,6 +25,8 @@ struct boot_args {
 	const char *mirror, *variant, *components;
 	struct cli_list include; /* packages */
 	const char *add;         /* a directory whose content goes over the root; NULL: none */
+	const char *tool;        /* of debian: mmdebstrap or debootstrap; NULL: what is there */
+	const char *keyring;     /* a file; NULL: the host's */
 	bool replace, local, verbose, json;
 	const char *config; /* of arch: a file (cli/bootstrap_plan.h); NULL: none */
 };
@@ -51,6 +53,7 @@ struct boot_step {
 	bool online;
 	const char *
 		dir; /* its content comes as an archive on standard input, as root's; NULL: none does */
+	const char *file; /* comes on standard input as it is; NULL: none does. Not with @dir */
 	int out_fd; /* -1: none. What the script writes on standard output goes there; its errors are for people */
 	int not_there; /* an exit code that means: a program is missing; 0: none does */
 };

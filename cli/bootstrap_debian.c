@@ -1,4 +1,4 @@
-/* rattan bootstrap debian, by debootstrap in two stages: the host's program unpacks, then the new tree configures itself. */
+/* rattan bootstrap debian, in two stages: mmdebstrap or debootstrap of this host unpacks, then the new tree configures itself. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -12,13 +12,31 @@
 #define SOURCES_MAX (1u << 20)
 #define MISSING     41
 
-/* $1 suite, $2 mirror, $3 variant, $4 packages, $5 components. "container": its own test for devices would open one. */
+/* $1 suite, $2 mirror, $3 variant, $4 packages, $5 components, $6 tool or nothing, $7: a keyring comes on standard input. "container":
+ * debootstrap's own test for devices would open one. mmdebstrap only unpacks, as debootstrap --foreign: in a chroot the programs of
+ * packages would have neither /proc nor devices that can be opened. It leaves packages and lists for the second stage. */
 static const char unpack[] =
 	"set -eu\n"
-	"command -v debootstrap >/dev/null || exit 41\n"
+	"tool=$6\n"
+	"for t in mmdebstrap debootstrap; do [ -n \"$tool\" ] || ! command -v $t >/dev/null || tool=$t; done\n"
+	"command -v \"${tool:-debootstrap}\" >/dev/null || exit 41\n"
+	"key=\n"
+	"[ -z \"$7\" ] || { key=/tmp/keyring.gpg; cat > $key; }\n"
 	"export container=lxc\n"
+	"if [ $tool = debootstrap ]; then\n"
 	"[ \"$3\" = - ] && set -- \"$1\" \"$2\" '' \"$4\" \"$5\"\n"
-	"debootstrap --foreign --force-check-gpg ${3:+--variant=\"$3\"} ${4:+--include=\"$4\"} --components=\"$5\" \"$1\" /workspace/root \"$2\" >&2\n";
+	"exec debootstrap --foreign --force-check-gpg ${key:+--keyring=$key} ${3:+--variant=\"$3\"} ${4:+--include=\"$4\"} --components=\"$5\" "
+	"\"$1\" /workspace/root \"$2\" >&2\n"
+	"fi\n"
+	"case $3 in\n"
+	"minbase) what= ;;\n"
+	"buildd) what=,build-essential ;;\n"
+	"-) what=',?priority(important)' ;;\n"
+	"*) echo \"mmdebstrap makes minbase, buildd and - here, not $3\" >&2; exit 1 ;;\n"
+	"esac\n"
+	"exec mmdebstrap --mode=root --variant=extract --skip=chroot/mount,cleanup/apt --aptopt='APT::Sandbox::User \"root\"' ${key:+--keyring=$key} "
+	"--components=\"$5\" --include='?or(?essential,?priority(required))' --include=\"apt$what\" ${4:+--include=\"$4\"} "
+	"\"$1\" /workspace/root \"$2\" >&2\n";
 
 static const char pack_first[] =
 	"exec tar -C /workspace/root --numeric-owner --xattrs --xattrs-include=security.capability -cf - .\n";
@@ -30,8 +48,18 @@ static const char configure[] =
 	"e=$6\n"
 	"[ -n \"$e\" ] || e=$(date -d \"$(sed -n 's/^Date: //p' /var/lib/apt/lists/*Release | head -n 1)\" +%s)\n"
 	"export SOURCE_DATE_EPOCH=$e\n"
-	"/debootstrap/debootstrap --second-stage >&2\n"
-	"rm -rf /debootstrap\n"
+	"if [ -x /debootstrap/debootstrap ]; then /debootstrap/debootstrap --second-stage >&2; rm -rf /debootstrap; else\n"
+	/* Packages that all others may take for granted come first, together; then apt has its order. No script starts a service. */
+	"export DEBIAN_FRONTEND=noninteractive DEBCONF_NONINTERACTIVE_SEEN=true\n"
+	"printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d; chmod 755 /usr/sbin/policy-rc.d\n"
+	"cd /var/cache/apt/archives\n"
+	"first=; all=\n"
+	"for p in $(apt-get -s -o Dir::State::status=/dev/null dist-upgrade | sed -n 's/^Inst \\([^ :]*\\).*/\\1/p'); do\n"
+	"for f in \"$p\"_*.deb; do [ ! -e \"$f\" ] || first=\"$first $f\"; done; done\n"
+	"[ -z \"$first\" ] || dpkg --install --force-depends $first >&2\n"
+	"for f in *.deb; do all=\"$all $(dpkg-deb -f \"$f\" Package)\"; done\n"
+	"apt-get -y --no-download --no-install-recommends install $all >&2\n"
+	"cd /; rm -f /usr/sbin/policy-rc.d /etc/apt/apt.conf.d/99mmdebstrap /etc/apt/sources.list.d/*; fi\n"
 	"echo \"deb $2 $1 $(echo \"$5\" | tr , ' ')\" > /etc/apt/sources.list\n"
 	"echo 'APT::Sandbox::User \"root\";' > /etc/apt/apt.conf.d/90rattan\n"
 	"if ! grep -q '^[^:]*:[^:]*:1000:' /etc/passwd; then\n"
@@ -155,14 +183,15 @@ static int make(struct boot *b, const char *suite, const char *mirror)
 			       b->args->variant,
 			       "",
 			       b->args->components,
-			       epoch ? epoch : "",
-			       b->args->add ? "yes" : "",
+			       b->args->tool ? b->args->tool : "",
+			       b->args->keyring ? "yes" : "",
 			       NULL};
 	struct boot_step s = {.base = "host",
 			      .what = "fetching and unpacking",
 			      .script = unpack,
 			      .words = words,
 			      .online = true,
+			      .file = b->args->keyring,
 			      .out_fd = -1,
 			      .not_there = MISSING};
 	int r = 0;
@@ -179,17 +208,20 @@ static int make(struct boot *b, const char *suite, const char *mirror)
 	boot_env(b);
 	r = boot_run(b, &s);
 	if (r == -2)
-		return cli_fail(
-			CLI_FAILED,
-			"bootstrap: there is no debootstrap on this host; install the package "
-			"debootstrap, or import a root file system that was made elsewhere "
-			"(rattan import --help)");
+		return cli_fail(CLI_FAILED,
+				"bootstrap: there is no %s on this host; install the package "
+				"%s, or import a root file system that was made elsewhere "
+				"(rattan import --help)",
+				b->args->tool ? b->args->tool : "mmdebstrap and no debootstrap",
+				b->args->tool ? b->args->tool : "mmdebstrap");
 	s = (struct boot_step){
 		.base = "host", .what = "packing", .script = pack_first, .out_fd = first};
 	if (r == -1)
 		r = boot_run(b, &s);
 	if (r == -1)
 		r = boot_import(b, first, b->base, 0);
+	words[5] = epoch ? epoch : "";
+	words[6] = b->args->add ? "yes" : "";
 	if (r == -1)
 		r = second(b, words, last);
 	return r == -1 ? boot_seal(b, last) : r;

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-# rattan bootstrap debian: what is refused, and that a failure leaves nothing; with RATTAN_LONG, a real Debian from the mirror of this
-# machine's own apt, twice with the same id, in which apt installs. (tests/mcp/apt.py installs always, from a repository of its own.)
+# rattan bootstrap debian: from a little archive of its own, a base by mmdebstrap, twice with the same id; what is refused, fails or is
+# stopped leaves nothing. With RATTAN_LONG, a real Debian by each tool from the mirror of this machine's own apt, in which apt installs.
+# (tests/mcp/apt.py has apt_install.)
 # timeout: 3000
 import glob
 import http.server
@@ -8,12 +9,15 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 
+from debmirror import NAMED, Mirror
 from lib import LONG, check, done, here, rattan
 
 os.environ["RATTAN_DATA_DIR"] = f"{here}/store"
@@ -36,13 +40,105 @@ def nothing_left(names):
 says(2, "is neither debian nor arch", "bootstrap", "gentoo", "x")
 says(2, "give debian, a name", "bootstrap", "debian")
 says(2, "no http:// or https:// URL", "bootstrap", "debian", "x", "sid", "--mirror", "file:///x")
-if not shutil.which("debootstrap", path="/usr/sbin:/usr/bin:/sbin:/bin"):
-    says(1, "install the package debootstrap", "bootstrap", "debian", "x", "sid", "--mirror", "http://localhost:9", "--allow-local-binding")
+says(2, "--tool is mmdebstrap or debootstrap, not 'apt'", "bootstrap", "debian", "x", "sid", "--mirror", "http://localhost:9", "--tool", "apt")
+says(2, "--tool is for debian", "bootstrap", "arch", "x", "--tool", "mmdebstrap")
+AT = "/usr/sbin:/usr/bin:/sbin:/bin"
+TOOLS = [t for t in ("mmdebstrap", "debootstrap") if shutil.which(t, path=AT)]
+for t in ("mmdebstrap", "debootstrap"):
+    for more in (["--allow-local-binding"], []):
+        said = "fetching and unpacking failed" if t in TOOLS else f"there is no {t} on this host; install the package {t}"
+        says(1, said, "bootstrap", "debian", "x", "sid", "--mirror", "http://localhost:9", "--tool", t, *more)
+nothing_left([])
+if not TOOLS:
+    says(1, "no mmdebstrap and no debootstrap on this host", "bootstrap", "debian", "x", "sid", "--mirror", "http://localhost:9", "--allow-local-binding")
     done()
-says(1, "fetching and unpacking failed", "bootstrap", "debian", "x", "sid", "--mirror", "http://localhost:9", "--allow-local-binding")
-nothing_left([])
-says(1, "failed", "bootstrap", "debian", "x", "sid", "--mirror", "http://localhost:9")
-nothing_left([])
+
+
+def small():
+    """A base of a little archive, as it is made, and as it is not."""
+    m = Mirror(f"{here}/mirror")
+    m.package("more", postinst="chown 7:8 /usr/share/more/file; chmod 2711 /usr/share/more/file; id -u > /usr/share/more/who; test -c /dev/null; echo > /dev/null",
+              depends="base-files")
+    m.package("broken", postinst="touch /usr/share/trace; exit 7")
+    m.package("slow", postinst="sleep 600")
+    m.publish()
+    to = ("bookworm", "--mirror", m.url, "--allow-local-binding", "--tool", "mmdebstrap")
+    key = ("--keyring", m.keyring)
+    says(1, "failed", "bootstrap", "debian", "small", *to)
+    check("bookworm" in " ".join(m.hits) and ".deb" not in " ".join(m.hits), "an archive that nobody known has signed: no package is asked for", m.hits)
+    says(3, "no-such", "bootstrap", "debian", "small", *to, "--keyring", "no-such")
+    says(1, "makes minbase, buildd and -", "bootstrap", "debian", "small", *to, *key, "--variant", "fakechroot")
+    says(1, "configuring failed", "bootstrap", "debian", "small", *to, *key, "--include", "broken")
+    says(1, "no-such-package", "bootstrap", "debian", "small", *to, *key, "--include", "no-such-package")
+    nothing_left([])
+    os.makedirs("over/etc")
+    with open("over/etc/motd", "w") as f:
+        f.write("from the directory\n")
+    os.utime("over/etc/motd", (1, 1))
+    ids = []
+    for again in (), ("--replace",):
+        r = rt("bootstrap", "debian", "small", *to, *key, "--include", "more", "--add", "over", "--json", *again)
+        check(r.returncode == 0, "a base by mmdebstrap", r.stderr[-800:])
+        ids.append(json.loads(r.stdout)["id"] if r.returncode == 0 else None)
+        nothing_left(["small"] if r.returncode == 0 else [])
+    check(ids[0] and ids[0] == ids[1], "the same packages give the same id", ids)
+    r = rt("run", "--base", f"small@{ids[0]}", "-e", "s", "--provision", "-c", """stat -c '%u:%g %a' /usr/share/more/file; cat /usr/share/more/who /etc/motd /etc/apt/sources.list
+dpkg-query -W -f '${db:Status-Status} ${Package}\n' | sort; dpkg --audit; find /etc/apt -type f; find /usr/sbin/policy-rc.d /var/cache/apt /var/lib/apt/lists -type f; stat -c %Y /usr/share/more/who""")
+    want = ["7:8 2711", "0", "from the directory", f"deb {m.url} bookworm main", *sorted(f"installed {p}" for p in (*NAMED, "apt", "base-files", "more")),
+            "/etc/apt/apt.conf.d/90rattan", "/etc/apt/sources.list", "1704067200"]
+    check(sorted(r.stdout.splitlines()) == sorted(want), "what is in it", r.stdout + r.stderr)
+    rt("env", "rm", "s", "--force")
+
+    print("== stopped")
+    held = threading.Event()
+    m.delay["more_1"] = lambda: held.wait(60)
+    for sig in signal.SIGINT, signal.SIGTERM:
+        for what, include, sign in (("fetching", "more", lambda p: any("more_1" in h for h in m.hits)), ("configuring", "slow", lambda p: b"Setting up slow" in p.said),
+                                    ("packing", "apt", lambda p: b"rattan: packing" in p.said)):
+            m.hits.clear()
+            r = stopped(sig, sign, "bootstrap", "debian", "stopped", *to, *key, "--include", include, "-v")
+            check(r.returncode == 128 + sig and b"stopped; nothing is left of it" in r.said, f"{what}: {sig.name} ends it", (r.returncode, r.said[-500:]))
+            nothing_left(["small"])
+            left = [c for c in commands() if m.url in c or "slow.postinst" in c or here in c and "bootstrap." in c]
+            check(not left, f"{what}: {sig.name}: no process is left", left)
+    held.set()
+    r = rt("fsck")
+    check(r.returncode == 0, "the store is whole", (r.stdout + r.stderr)[-400:])
+
+
+def commands():
+    """Command lines of this user."""
+    for p in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.stat(f"/proc/{p}").st_uid == os.getuid():
+                yield open(f"/proc/{p}/cmdline", "rb").read().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            pass
+
+
+def stopped(sig, sign, *args):
+    """The command gets @sig when @sign says so."""
+    p = subprocess.Popen([rattan, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    p.said = b""
+    os.set_blocking(p.stdout.fileno(), False)
+    until = time.monotonic() + 200
+    sent = False
+    while (more := p.stdout.read()) != b"" and time.monotonic() < until:
+        p.said += more or b""
+        if not sent and sign(p):
+            p.send_signal(sig)
+            sent = True
+        time.sleep(0.02)
+    check(sent, f"the moment for {sig.name} came", p.said[-500:])
+    if time.monotonic() >= until:
+        p.kill()
+    p.wait()
+    return p
+
+
+SMALL = "mmdebstrap" in TOOLS and shutil.which("gpg")
+if SMALL:
+    small()
 
 
 def mirror():
@@ -92,17 +188,18 @@ if LONG and URI:
     web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Relay)
     threading.Thread(target=web.serve_forever, daemon=True).start()
     at = f"http://localhost:{web.server_address[1]}"
-    ids = []
-    for again in (False, True):
-        r = rt("bootstrap", "debian", "deb", SUITE, "--mirror", at, "--allow-local-binding", "--json", *(["--replace"] if again else []))
-        check(r.returncode == 0, "bootstrap debian", r.stderr[-800:])
-        ids.append(json.loads(r.stdout)["id"] if r.returncode == 0 else None)
-        nothing_left(["deb"] if r.returncode == 0 else [])
-    check(ids[0] and ids[0] == ids[1], "the same packages give the same id", ids)
-    says(4, "--replace makes it anew", "bootstrap", "debian", "deb", SUITE, "--mirror", at)
-    net = ["--allow-domain", "localhost", "--allow-local-binding"]
-    r = rt("run", "--base", f"deb@{ids[0]}", "-e", "d", "--provision", *net, "-c", "apt-get update && apt-get install -y hello && stat -c %u:%g /etc/shadow")
-    check(r.returncode == 0 and r.stdout.endswith("0:42\n"), "apt in a real Debian", r.stdout[-300:] + r.stderr[-500:])
-    r = rt("run", "-e", "d", "-c", "hello; id -un; dpkg -l hello | tail -1; cat /etc/apt/sources.list")
-    check("Hello, world!\nuser\nii  hello" in r.stdout and at in r.stdout, "what was installed runs", r.stdout)
+    for tool in TOOLS:
+        ids = []
+        for again in (False, True):
+            r = rt("bootstrap", "debian", "deb", SUITE, "--mirror", at, "--allow-local-binding", "--json", "--tool", tool, "--replace")
+            check(r.returncode == 0, f"bootstrap debian by {tool}", r.stderr[-800:])
+            ids.append(json.loads(r.stdout)["id"] if r.returncode == 0 else None)
+            nothing_left([*(["deb"] if ids[-1] else []), *(["small"] if SMALL else [])])
+        check(ids[0] and ids[0] == ids[1], f"{tool}: the same packages give the same id", ids)
+        says(4, "--replace makes it anew", "bootstrap", "debian", "deb", SUITE, "--mirror", at)
+        net = ["--allow-domain", "localhost", "--allow-local-binding"]
+        r = rt("run", "--base", f"deb@{ids[0]}", "-e", tool, "--provision", *net, "-c", "apt-get update && apt-get install -y hello && stat -c %u:%g /etc/shadow; dpkg --audit")
+        check(r.returncode == 0 and r.stdout.endswith("0:42\n"), "apt in a real Debian", r.stdout[-300:] + r.stderr[-500:])
+        r = rt("run", "-e", tool, "-c", "hello; id -un; dpkg -l hello | tail -1; cat /etc/apt/sources.list")
+        check("Hello, world!\nuser\nii  hello" in r.stdout and at in r.stdout, "what was installed runs", r.stdout)
 done()

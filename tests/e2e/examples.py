@@ -119,7 +119,7 @@ MIRROR = "rattan bootstrap debian "
 def from_mirror(place, what, line):
     """What would ask a mirror, which need not be within reach: it comes so far as to ask. (debian.py makes such a base.)"""
     code, out = place.sh(line.split("  #")[0] + " --mirror http://localhost:9 --allow-local-binding")
-    check(code == 1 and ("fetching and unpacking failed" in out or "install the package debootstrap" in out), f"{what}: {line} (code {code})", out)
+    check(code == 1 and ("fetching and unpacking failed" in out or "install the package mmdebstrap" in out), f"{what}: {line} (code {code})", out)
 
 
 def run_all(place, what, lines):
