@@ -50,6 +50,8 @@ for _ in $(seq 500); do
 	kill -0 $uml 2> /dev/null || break
 	sleep 1
 done
+# It saves its processes' registers in less room than this processor's (AMX's tiles) take, and runs no program.
+grep -q "ptrace set fp regs failed" log && skip "this processor has more registers than user-mode Linux knows"
 said=$(sed -n 's/^the kernel .* says: \([0-9]*\).*/\1/p' log)
 [ "$said" = 77 ] && skip "there: $(grep SKIP log)"
 [ "$said" = 0 ] || fail "there: ${said:-no end}: $(tail -n 20 log)"
