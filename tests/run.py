@@ -107,6 +107,8 @@ def unit(d, name, far, env=None):
     t = ["meson", "test", "-C", str(d), "--no-rebuild", "--print-errorlogs", "-t", "100" if far else "4"]
     if name != "plain":
         t += ["--no-suite", "lint"]
+    if name == "tsan":
+        t += ["--no-suite", "one-thread"]  # long ones, in which it has nothing to see
     e = dict(os.environ, **(env or {}))
     if far:
         # Each time another walk: a failure prints its seed.
