@@ -297,7 +297,8 @@ static int commit_tx(struct tx *x)
 		r = apply(x);
 	if (r == 0)
 		r = store_pen_flush(&x->pen);
-	x->rec.batches++;
+	if (!x->b->uncounted)
+		x->rec.batches++;
 	if (r == 0)
 		r = store_layer_write(s, x->t, x->b->layer, &x->rec);
 	return r < 0 ? r : store_tx_commit(s, &x->t);

@@ -56,6 +56,11 @@ void store_batch_count(struct store_batch *b)
 	b->counts = true;
 }
 
+void store_batch_uncounted(struct store_batch *b)
+{
+	b->uncounted = true;
+}
+
 static int op_add(struct store_batch *b, enum op op, enum store_db db, const struct key *k,
 		  const void *v, size_t n)
 {

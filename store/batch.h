@@ -44,5 +44,6 @@ struct store_batch {
 	struct buf named;
 	struct buf small;
 	struct buf scratch;
-	bool counts; /* even if it is empty */
+	bool counts;    /* even if it is empty */
+	bool uncounted; /* the layer's number of batches stays */
 };

@@ -146,6 +146,8 @@ int store_batch_link(struct store_batch *b, store_ino ino, store_ino parent, con
 int store_batch_inode_gone(struct store_batch *b, store_ino ino) MUST_USE;
 /* The batch counts (store_layer_info.batches) even if it is empty; without this an empty one does nothing. */
 void store_batch_count(struct store_batch *b);
+/* The batch is not counted: what stands on the last one's number is to be applied over this one as well. */
+void store_batch_uncounted(struct store_batch *b);
 /* Everything or nothing, durable, with the journal of what the layer wrote. -ESTALE: the layer is
  * sealed (S1). -EAGAIN: a chunk that a record names is not there (collected meanwhile): put the
  * chunks again and retry with a new batch. The batch is consumed in every case. */
@@ -166,8 +168,7 @@ struct store_layer_info {
 	struct timespec created;
 	uint64_t records; /* records written by this layer; 0: nothing changed in it */
 	uint64_t bytes;   /* chunk bytes that were new to the store with it */
-	uint64_t
-		batches; /* committed to it while it is open: what a log stands on (store/synclog.h) */
+	uint64_t batches; /* counted while it is open: what a log stands on (store/synclog.h) */
 };
 int store_layer_get(struct store *s, store_layer layer, struct store_layer_info *ret) MUST_USE;
 /* A fresh open layer that belongs to no environment (import, bases); @parent 0: an empty tree. */

@@ -33,6 +33,7 @@ struct flush {
 	size_t nnames;
 	struct content_snap **snaps; /* of nodes, without gaps */
 	size_t nsnaps;
+	bool frozen; /* by the caller, all the time */
 };
 
 /* ---- the snapshot: o->freeze and o->lock exclusive ---- */
@@ -223,28 +224,59 @@ static int fill_batch(struct flush *f, struct store_batch *b)
 	return r < 0 ? r : ino_set_each(&f->o->dying, put_gone, b);
 }
 
+/* From the snapshot to the commit an fsync need not wait: its frame stands on what the last flush left, whose number this one then
+ * leaves as it is. The frames say all that came after that one, so they may be applied over this one, too. */
+static void let_frames_in(struct flush *f)
+{
+	struct flush_group *g = &f->o->fl;
+
+	if (f->frozen) /* who writes one would wait for us, and we for him */
+		return;
+	pthread_mutex_lock(&g->lock);
+	g->open = true;
+	pthread_cond_broadcast(&g->cond);
+	pthread_mutex_unlock(&g->lock);
+}
+
+static void keep_frames_out(struct flush *f)
+{
+	struct flush_group *g = &f->o->fl;
+
+	pthread_mutex_lock(&g->lock);
+	g->open = false;
+	while (g->framing)
+		pthread_cond_wait(&g->cond, &g->lock);
+	pthread_mutex_unlock(&g->lock);
+}
+
 static int store_once(struct flush *f)
 {
+	struct sync_log *l = &f->o->slog;
 	struct store_batch *b;
 	int r = store_batch_begin(f->o->store, f->o->layer, &b);
 
 	if (r < 0)
 		return r;
-	/* What the log says is over, also when nothing of it is left. */
-	if (f->o->slog.any)
-		store_batch_count(b);
 	r = fill_batch(f, b);
 	if (r < 0) {
 		store_batch_abort(b);
 		return r;
 	}
+	keep_frames_out(f);
+	/* What the log says is over, also when nothing of it is left. */
+	if (l->since)
+		store_batch_uncounted(b);
+	else if (l->any)
+		store_batch_count(b);
 	return store_batch_commit(b);
 }
 
 static int store_all(struct flush *f)
 {
-	int r = content_snaps_put(f->o->store, f->snaps, f->nsnaps);
+	int r;
 
+	let_frames_in(f);
+	r = content_snaps_put(f->o->store, f->snaps, f->nsnaps);
 	/* Another process's collector may take a chunk between its put and the record that names it:
 	 * content_snap_store puts it again. */
 	for (int i = 0; r == 0 && i < EAGAIN_TRIES; i++) {
@@ -388,11 +420,11 @@ static void flush_free(struct flush *f)
 
 int flush_now(struct ovl *o, bool frozen)
 {
-	struct flush f = {.o = o};
+	struct flush f = {.o = o, .frozen = frozen};
 	uint64_t at = 0;
 	int r;
 
-	o->slog.usable = false;
+	o->slog.since = false;
 	if (!frozen)
 		pthread_rwlock_wrlock(&o->freeze);
 	r = commit_go_on(o);
@@ -409,11 +441,14 @@ int flush_now(struct ovl *o, bool frozen)
 		pthread_rwlock_unlock(&o->freeze);
 	if (r == 0 && (f.nnodes || f.nnames || o->dying.t.n || o->slog.any))
 		r = store_all(&f);
+	keep_frames_out(&f);
 	/* Before anything that it names is used again. */
 	if (r == 0 && o->journal)
 		journal_cut(o->journal);
 	if (r == 0)
 		synclog_flushed(o, at);
+	else
+		synclog_failed(o);
 	clean_all(&f, r == 0);
 	bury(o, r == 0);
 	flush_free(&f);
@@ -496,6 +531,29 @@ int flush_join(struct ovl *o)
 	return r;
 }
 
+/* g->lock. May a frame be written now? One at a time. */
+static bool frame_may(const struct flush_group *g)
+{
+	return g->running ? g->open && !g->framing : g->waiting == 0;
+}
+
+static void frame_begin(struct flush_group *g)
+{
+	if (g->running)
+		g->framing = true;
+	else
+		g->running = true;
+}
+
+static void frame_end(struct flush_group *g)
+{
+	if (g->framing)
+		g->framing = false;
+	else
+		g->running = false;
+	pthread_cond_broadcast(&g->cond);
+}
+
 int sync_join(struct ovl *o)
 {
 	struct flush_group *g = &o->fl;
@@ -507,19 +565,18 @@ int sync_join(struct ovl *o)
 	upto = journal_end(o->journal);
 	pthread_mutex_lock(&g->lock);
 	want = g->started + 1;
-	while (g->done < want && (g->running || g->waiting))
+	while (g->done < want && !frame_may(g))
 		pthread_cond_wait(&g->cond, &g->lock);
 	if (g->done >= want) {
 		r = g->result;
 		pthread_mutex_unlock(&g->lock);
 		return r;
 	}
-	g->running = true;
+	frame_begin(g);
 	pthread_mutex_unlock(&g->lock);
 	r = synclog_write(o, upto);
 	pthread_mutex_lock(&g->lock);
-	g->running = false;
-	pthread_cond_broadcast(&g->cond);
+	frame_end(g);
 	pthread_mutex_unlock(&g->lock);
 	return r == 0 ? 0 : flush_join(o);
 }

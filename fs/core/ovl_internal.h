@@ -227,6 +227,8 @@ struct flush_group {
 	pthread_cond_t cond; /* CLOCK_MONOTONIC */
 	uint64_t started, done;
 	bool running;     /* a flush, or the writing of a frame */
+	bool open;        /* the flush that runs lets frames in, until it commits its records */
+	bool framing;     /* one is being written beside it */
 	unsigned waiting; /* for a flush: frames stand back */
 	int result;       /* of flush @done */
 	bool stop, thread_running;
@@ -239,11 +241,12 @@ struct flush_group {
 	atomic_int_least64_t failed; /* ms: when the last one that did failed */
 };
 
-/* synclog.c. Of whoever has flush_group.running. */
+/* synclog.c. Of whoever has flush_group.running, or .framing. */
 struct sync_log {
 	struct store_log *log; /* lent; NULL: none */
 	bool usable;           /* since the last flush that ended well */
 	bool any;              /* there are frames that the next flush has to void */
+	bool since;            /* one was written since the snapshot of the flush that runs */
 	atomic_bool off;       /* ovl_use_log */
 	uint64_t batches;      /* of the layer, in the store */
 	uint64_t at;           /* place in the journal: all before is durable */
@@ -359,12 +362,14 @@ int redo_begin(struct ovl *o, struct redo **ret) MUST_USE;
 int redo_batch(struct redo *x, const uint8_t *p, size_t n) MUST_USE;
 int redo_end(struct redo *x, int r) MUST_USE;
 
-/* ---- synclog.c: flush_group.running, or at open and close ---- */
+/* ---- synclog.c: flush_group.running or .framing, or at open and close ---- */
 
 /* All that the journal has up to @want is durable. 1: only a flush can do that. */
 int synclog_write(struct ovl *o, uint64_t want) MUST_USE;
 /* A flush has ended well that held all up to @at. */
 void synclog_flushed(struct ovl *o, uint64_t at);
+/* It has not. */
+void synclog_failed(struct ovl *o);
 /* The tree goes on in a layer without batches. */
 void synclog_layer(struct ovl *o);
 /* Everything is in the store. */

@@ -2,8 +2,9 @@
  * fsync without a flush: the journal's batches since the last flush, or since the last fsync, go into the environment's log in
  * the store as one frame, which is one wait for the disk (docs/decisions/0012-fsync-log.md). The next flush voids them.
  *
- * What is here belongs to whoever has flush_group.running. It is usable from the end of a flush on: then the store holds
- * what the journal says up to @at, and the layer has @batches batches.
+ * What is here belongs to whoever has flush_group.running, and while that is a flush which lets frames in, to whoever has .framing. It
+ * is usable from the end of a flush on: then the store and the frames hold what the journal says up to @at, and the layer has @batches
+ * batches. A flush that frames came into leaves that number as it is, so that all of them are applied over it.
  */
 #include <stdlib.h>
 
@@ -176,8 +177,10 @@ int synclog_write(struct ovl *o, uint64_t want)
 		store_log_drop(l->log);
 	if (l->buf.cap > 4 * SPILL)
 		buf_release(&l->buf);
-	if (r == 0)
+	if (r == 0) {
 		l->at = end;
+		l->since = true;
+	}
 	/* Whatever it was, a flush does without the log, and has its own errors. */
 	l->usable = r == 0;
 	return r == 0 ? 0 : NEEDS_FLUSH;
@@ -188,10 +191,18 @@ void synclog_flushed(struct ovl *o, uint64_t at)
 	struct sync_log *l = &o->slog;
 	struct store_layer_info li;
 
+	/* A frame that came meanwhile says more than the flush, and all of them stay; one that failed after it has made an end. */
+	if (l->since)
+		return;
 	l->usable = l->log && o->journal && store_layer_get(o->store, o->layer, &li) == 0;
 	l->any = false;
 	l->at = at;
 	l->batches = l->usable ? li.batches : 0;
+}
+
+void synclog_failed(struct ovl *o)
+{
+	o->slog.usable = false;
 }
 
 void synclog_layer(struct ovl *o)
@@ -201,7 +212,7 @@ void synclog_layer(struct ovl *o)
 
 void synclog_done(struct ovl *o)
 {
-	if (o->slog.log)
+	if (o->slog.log && !o->slog.any)
 		store_log_remove(o->slog.log);
 }
 

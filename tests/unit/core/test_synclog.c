@@ -2,6 +2,9 @@
  * An fsync that goes into the log of the environment instead of the store: what it holds is there after a loss of power, and what
  * it cannot hold is flushed (test_core_model and test_core_power do both at random).
  */
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <sys/syscall.h>
 
 #include "fs/core/journal.h"
@@ -24,6 +27,32 @@ ssize_t lmdb_pwrite(int fd, const void *p, size_t n, long off)
 		return -1;
 	}
 	return syscall(SYS_pwrite64, fd, p, n, off);
+}
+
+/* A flush that is held where it waits for the disk with its chunks: of the thread that sets it. */
+static _Thread_local bool slow;
+static sem_t reached, go_on;
+static atomic_bool was_let_go, fails;
+
+__attribute__((visibility("default"))) int lmdb_fdatasync(int fd) __asm__("fdatasync");
+
+int lmdb_fdatasync(int fd)
+{
+	struct timespec t;
+
+	if (slow) {
+		slow = false;
+		(void)sem_post(&reached);
+		(void)clock_gettime(CLOCK_REALTIME, &t);
+		t.tv_sec += 20; /* who is held up by it would wait for ever */
+		(void)sem_timedwait(&go_on, &t);
+		atomic_store(&was_let_go, true);
+		if (atomic_load(&fails)) {
+			errno = EIO;
+			return -1;
+		}
+	}
+	return (int)syscall(SYS_fdatasync, fd);
 }
 
 static void log_anew(struct fx *f)
@@ -272,6 +301,76 @@ static void test_parts(struct fx *f)
 	   "and in the store");
 }
 
+static void *flush_slowly(void *arg)
+{
+	const struct fx *f = arg;
+
+	slow = true;
+	return (void *)(intptr_t)ovl_flush(f->o);
+}
+
+static void put_whole(struct fx *f, const char *path, unsigned seed)
+{
+	static uint8_t block[STORE_BLOCK];
+
+	for (size_t i = 0; i < sizeof(block); i++)
+		block[i] = (uint8_t)((i + seed) * 2654435761u >> 13);
+	if (fx_make(f, path, FX_FILE, 0600) < 0 ||
+	    fx_write(f, path, 0, block, sizeof(block)) != (ssize_t)sizeof(block))
+		tap_fatal("%s", path);
+}
+
+/* An fsync while a flush is under way waits for its own frame alone, and what it said is there whatever becomes of the flush. */
+static void test_beside(struct fx *f, bool fail)
+{
+	const char *chunk = fail ? "never" : "slow";
+	pthread_t t;
+	struct stat st;
+	uint64_t was;
+	void *r;
+
+	sem_init(&reached, 0, 0);
+	sem_init(&go_on, 0, 0);
+	atomic_store(&was_let_go, false);
+	atomic_store(&fails, fail);
+	if (fx_make(f, "gone2", FX_FILE, 0600) < 0)
+		tap_fatal("gone2");
+	put(f, "a", 0, "before");
+	eq_int(ovl_flush(f->o), 0, "flush");
+	was = batches(f);
+	put(f, "a", 0, "frame 1");
+	put(f, "gone2", 0, "frame 1");
+	eq_int(ovl_sync(f->o), 0, "a frame before the next flush");
+	put(f, "a", 0, "flush 2");
+	if (fx_remove(f, "gone2", false) < 0)
+		tap_fatal("gone2");
+	put_whole(f, chunk, fail);
+	if (pthread_create(&t, NULL, flush_slowly, f) != 0)
+		tap_fatal("thread");
+	(void)sem_wait(&reached);
+	put(f, "a", 6, "3 behind");
+	put(f, "a", 300000, "beside");
+	eq_int(sync_file(f, "a"), 0, "sync beside a flush");
+	put(f, "a", 0, "FLUSH");
+	eq_int(sync_file(f, "a"), 0, "and again");
+	ok(!atomic_load(&was_let_go), "did not wait for it");
+	put(f, "a", 0, "lost");
+	(void)sem_post(&go_on);
+	(void)pthread_join(t, &r);
+	eq_int((int)(intptr_t)r, fail ? -EIO : 0, "the flush");
+	eq_int((long long)batches(f), (long long)was, "leaves the number of batches");
+	power(f);
+	ok(is(f, "a", 0, "FLUSH 3 behind"), "what was synced is over it");
+	ok(is(f, "a", 300000, "beside"), "all of it");
+	eq_int(fx_stat(f, "gone2", &st), -ENOENT, "what was removed in between is gone");
+	eq_int(fx_stat(f, chunk, &st), 0, "what was flushed, or would have been, is there");
+	put(f, "a", 0, "next");
+	eq_int(ovl_flush(f->o), 0, "the next flush");
+	ok(batches(f) > was, "counts");
+	power(f);
+	ok(is(f, "a", 0, "nextH 3 behind"), "and voids the log");
+}
+
 /* The tree goes on in another layer. */
 static void test_commit(struct fx *f)
 {
@@ -505,6 +604,8 @@ int main(void)
 	test_both(&f);
 	test_flushed(&f);
 	test_parts(&f);
+	test_beside(&f, false);
+	test_beside(&f, true);
 	test_commit(&f);
 	test_version(&f);
 	test_older(&f);
