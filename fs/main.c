@@ -363,6 +363,9 @@ int main(int argc, char **argv)
 	/* One heap: with one a thread, each grows by a system call every page or two, in the middle of
 	 * serving requests. */
 	(void)mallopt(M_ARENA_MAX, 1);
+	/* The memory of one of LMDB's transactions serves the next; content_env_idle gives it back. */
+	(void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
+	(void)mallopt(M_TRIM_THRESHOLD, 16 << 20);
 	if (level)
 		(void)!log_level_parse(level, &l);
 	log_setup("rattan-fs", l);

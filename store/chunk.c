@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "store/guard.h"
 #include "store/key.h"
+#include "store/making.h"
 #include "store/store_internal.h"
 
 /*
@@ -23,6 +24,7 @@
 #define PAGE_HEAD  16 /* LMDB's, before the bytes of a value of its own pages */
 #define BASE_PROOF 64 /* bytes of a chunk */
 #define PACKED     1u
+#define HASHED     2u
 
 /* Bytes in one transaction. Small, so that the memory of one serves the next: at 64 MiB every page is a
  * fresh fault, and putting takes three times the CPU time. */
@@ -195,15 +197,21 @@ static int items_write(struct store *s, struct item *items, size_t n, bool small
 	return r;
 }
 
-/* Take chunks from @c until a transaction is full: *@ret_took of them, *@ret_n to be written. */
-static int window_fill(struct store *s, const struct store_chunk *c, size_t n, unsigned flags,
+/* Take chunks from @at on until a transaction is full: *@ret_took of them, *@ret_n to be written. */
+static int window_fill(struct store *s, struct making *mk, size_t at, unsigned flags,
 		       struct item *items, size_t *ret_n, size_t *ret_took)
 {
 	cleanup_rd struct store_rd rd = {0};
+	const struct store_chunk *c = mk->c + at;
 	size_t bytes = 0, k = 0, i;
-	int r = store_rd_begin(s, &rd);
+	int r = making_want(mk, at); /* most of the waiting, before anything is held */
 
-	for (i = 0; r == 0 && i < n && bytes < WINDOW; i++) {
+	if (r == 0)
+		r = store_rd_begin(s, &rd);
+	for (i = 0; r == 0 && i < mk->n - at && bytes < WINDOW; i++) {
+		r = making_want(mk, at + i);
+		if (r < 0 || c[i].len == 0)
+			continue;
 		/* before looking: what a collector passes over from now on it leaves there */
 		store_seen_note(s, &c[i].digest);
 		r = store_chunk_has(s, rd.r->txn, &c[i].digest, (uint32_t)c[i].len);
@@ -217,23 +225,24 @@ static int window_fill(struct store *s, const struct store_chunk *c, size_t n, u
 	return r;
 }
 
-static int put_all(struct store *s, const struct store_chunk *c, size_t n, unsigned flags,
-		   struct item *items)
+static int put_all(struct store *s, struct making *mk, unsigned flags, struct item *items)
 {
+	size_t at = 0;
 	int r = 0;
 
-	while (r == 0 && n) {
+	while (r == 0 && at < mk->n) {
 		size_t k, took;
 
-		r = window_fill(s, c, n, flags, items, &k, &took);
+		r = window_fill(s, mk, at, flags, items, &k, &took);
 		if (r == 0)
 			r = items_write(s, items, k, false);
 		if (r == 0)
 			r = items_write(s, items, k, true);
 		for (size_t i = 0; i < k; i++)
 			free(items[i].owned);
-		c += took;
-		n -= took;
+		at += took;
+		if (r == 0)
+			making_written(mk, at);
 	}
 	return r;
 }
@@ -252,25 +261,31 @@ static int hash_all(struct store_chunk *chunks, size_t n)
 	return 0;
 }
 
-/* The digests are there. */
-static int put_hashed(struct store *s, const struct store_chunk *chunks, size_t n, unsigned flags)
+static int put(struct store *s, struct store_chunk *chunks, size_t n, unsigned flags,
+	       const struct store_making *m)
 {
 	cleanup_free struct item *items = calloc(n ? n : 1, sizeof(*items));
-	int r = items ? store_seen_open(s) : -ENOMEM;
+	struct making mk;
+	int r = s->rdonly ? -EROFS : items ? store_seen_open(s) : -ENOMEM;
 
-	return r == 0 && n ? put_all(s, chunks, n, flags, items) : r;
-}
-
-static int put(struct store *s, struct store_chunk *chunks, size_t n, unsigned flags)
-{
-	int r = s->rdonly ? -EROFS : hash_all(chunks, n);
-
-	return r < 0 ? r : put_hashed(s, chunks, n, flags);
+	if (r == 0)
+		r = making_begin(&mk, chunks, n, m, flags & HASHED);
+	if (r < 0)
+		return r;
+	r = put_all(s, &mk, flags, items);
+	making_end(&mk);
+	return r;
 }
 
 int store_chunks_put(struct store *s, struct store_chunk *chunks, size_t n)
 {
-	return put(s, chunks, n, 0);
+	return put(s, chunks, n, 0, NULL);
+}
+
+int store_chunks_put_making(struct store *s, struct store_chunk *chunks, size_t n,
+			    const struct store_making *m)
+{
+	return put(s, chunks, n, 0, m);
 }
 
 /* A collector that looked at the holds before ours has let go of the meta writer lock when we get it,
@@ -292,7 +307,7 @@ int store_chunks_put_held(struct store *s, struct store_chunk *chunks, size_t n)
 	if (r == 0)
 		r = hold_barrier(s);
 	if (r == 0)
-		r = put_hashed(s, chunks, n, 0);
+		r = put(s, chunks, n, HASHED, NULL);
 	while (r < 0 && held)
 		store_chunk_unhold(s, &chunks[--held].digest);
 	return r;
@@ -300,7 +315,7 @@ int store_chunks_put_held(struct store *s, struct store_chunk *chunks, size_t n)
 
 int store_chunks_put_packed(struct store *s, struct store_chunk *chunks, size_t n)
 {
-	return put(s, chunks, n, PACKED);
+	return put(s, chunks, n, PACKED, NULL);
 }
 
 /* ---- getting ---- */

@@ -113,6 +113,18 @@ struct store_chunk {
 };
 /* Hash, and keep what is not there yet; durable when it returns. Equal content is kept once (S3). */
 int store_chunks_put(struct store *s, struct store_chunk *chunks, size_t n) MUST_USE;
+/*
+ * The same of chunks whose bytes are not there yet. @make sets .data and .len of the chunk @i; a .len of 0: there is nothing to put. It is
+ * called once for each, by several threads at once, while others are written. @drop: the bytes are not needed any more; once for each that
+ * was made, whatever happens, by the caller's thread. An error from @make ends it; chunks of which nothing was heard may be there.
+ */
+struct store_making {
+	int (*make)(void *arg, size_t i, struct store_chunk *c);
+	void (*drop)(void *arg, size_t i);
+	void *arg;
+};
+int store_chunks_put_making(struct store *s, struct store_chunk *chunks, size_t n,
+			    const struct store_making *m) MUST_USE;
 /* The same, compressed where that saves an eighth: for imports and whatever else is not waited for. */
 int store_chunks_put_packed(struct store *s, struct store_chunk *chunks, size_t n) MUST_USE;
 /* The bytes of a chunk into @buf (cap >= STORE_BLOCK); verified against the digest (S4). Returns the

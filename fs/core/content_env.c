@@ -47,6 +47,8 @@ int content_env_new(struct store *s, struct store_view *view, struct journal *jo
 
 /* ---- spare buffers ---- */
 
+#define HEAP_IDLE (1u << 20) /* free at its end */
+
 uint8_t *cenv_buf_get(struct content_env *e)
 {
 	void *p;
@@ -110,8 +112,9 @@ void content_env_idle(struct content_env *e)
 	cenv_parts_idle(e);
 	dropped = e->journal ? journal_idle(e->journal, SPARE_IDLE) : spare_drop(e, SPARE_IDLE) > 0;
 
-	/* what the heap got back lies between what is in use: only asking returns it to the system */
-	if (dropped)
+	/* What the heap got back lies between what is in use, or is kept for the next transaction: only asking returns it to the
+	 * system. */
+	if (dropped || mallinfo2().keepcost > HEAP_IDLE)
 		(void)malloc_trim(0);
 }
 

@@ -6,9 +6,7 @@
 #include "base/log.h"
 #include "fs/core/content_internal.h"
 
-#define PUT_BYTES (32u << 20) /* of chunks in one store transaction */
-#define PUT_MAX   4096u
-#define MADE_MAX  32u /* blocks put together before the store takes them */
+#define PUT_MAX   4096u /* chunks for one call of the store */
 /* Of small chunks that go with the records: that saves a transaction, and two waits for the disk. More of them are put before, in
  * transactions whose memory is used again. */
 #define SMALL_MAX (1u << 20)
@@ -183,43 +181,18 @@ static bool needs_put(const struct content_snap *sn, const struct snap_ent *e)
 	return is_new(sn, e) && !goes_with_records(sn, e);
 }
 
-struct put_batch {
-	struct store *s;
+/* What one call of the store puts. */
+struct putting {
 	struct content_env *env;
 	struct store_chunk *chunks;
-	struct snap_ent **ents;
-	size_t n, bytes;
-	uint8_t *made[MADE_MAX]; /* blocks put together */
-	size_t nmade;
+	struct put_ent *ents;
+	size_t n;
 };
-
-static void put_drop(struct put_batch *p)
-{
-	for (size_t i = 0; i < p->nmade; i++)
-		cenv_buf_put(p->env, p->made[i]);
-	p->nmade = 0;
-}
-
-static int put_flush(struct put_batch *p)
-{
-	int r = p->n ? store_chunks_put(p->s, p->chunks, p->n) : 0;
-
-	for (size_t i = 0; r == 0 && i < p->n; i++) {
-		p->ents[i]->digest = p->chunks[i].digest;
-		p->ents[i]->put = true;
-	}
-	put_drop(p);
-	p->n = p->bytes = 0;
-	return r;
-}
-
-static int put_bytes(struct put_batch *p, struct snap_ent *e, const uint8_t *data)
-{
-	p->chunks[p->n] = (struct store_chunk){.data = data, .len = e->len};
-	p->ents[p->n++] = e;
-	p->bytes += e->len;
-	return p->n == PUT_MAX || p->bytes >= PUT_BYTES || p->nmade == MADE_MAX ? put_flush(p) : 0;
-}
+struct put_ent {
+	struct content_snap *sn;
+	struct snap_ent *e;
+	uint8_t *made; /* a block put together */
+};
 
 /* What was written is over bytes that nobody has any more: the block stays what it was, which is damaged, and who waits for the
  * file is told once the flush is through. Everything else is flushed. */
@@ -246,48 +219,80 @@ static void tell_lost(struct content_snap *sn)
 	}
 }
 
-static int put_part(struct put_batch *p, struct content_snap *sn, struct snap_ent *e)
+static int make_part(struct put_ent *p, struct store_chunk *c)
 {
-	uint8_t *buf = cenv_buf_get(sn->c->env);
+	struct content_env *env = p->sn->c->env;
+	uint8_t *buf = cenv_buf_get(env);
 	int r;
 
 	if (!buf)
 		return -ENOMEM;
-	r = blk_part_whole(e->blk, buf, &e->len);
-	if (r < 0 || e->len == 0) {
-		cenv_buf_put(sn->c->env, buf);
+	r = blk_part_whole(p->e->blk, buf, &p->e->len);
+	if (r < 0 || p->e->len == 0) {
+		cenv_buf_put(env, buf);
 		/* Of a store that LMDB has given up nothing is known: opened anew it may have all of them. */
-		if ((r != -EBADMSG && r != -ENOENT && r != -EIO) || store_broken(p->s))
+		if ((r != -EBADMSG && r != -ENOENT && r != -EIO) || store_broken(env->store))
 			return r;
-		give_up(sn, e);
+		give_up(p->sn, p->e);
 		return 0;
 	}
-	p->env = sn->c->env;
-	p->made[p->nmade++] = buf;
-	return put_bytes(p, e, buf);
+	p->made = buf;
+	*c = (struct store_chunk){.data = buf, .len = p->e->len};
+	return 0;
 }
 
-static int put_add(struct put_batch *p, struct content_snap *sn, struct snap_ent *e)
+static int put_make(void *arg, size_t i, struct store_chunk *c)
 {
-	return e->blk->kind == BLK_PART ? put_part(p, sn, e) : put_bytes(p, e, e->blk->data);
+	struct put_ent *p = &((struct putting *)arg)->ents[i];
+
+	if (p->e->blk->kind == BLK_PART)
+		return make_part(p, c);
+	*c = (struct store_chunk){.data = p->e->blk->data, .len = p->e->len};
+	return 0;
 }
 
-static int put_all(struct put_batch *p, struct content_snap **sn, size_t n)
+static void put_drop(void *arg, size_t i)
 {
+	struct putting *p = arg;
+
+	cenv_buf_put(p->env, p->ents[i].made);
+	p->ents[i].made = NULL;
+}
+
+static int put_flush(struct putting *p)
+{
+	const struct store_making m = {put_make, put_drop, p};
+	int r = p->n ? store_chunks_put_making(p->env->store, p->chunks, p->n, &m) : 0;
+
+	for (size_t i = 0; r == 0 && i < p->n; i++) {
+		if (p->chunks[i].len == 0)
+			continue;
+		p->ents[i].e->digest = p->chunks[i].digest;
+		p->ents[i].e->put = true;
+	}
+	p->n = 0;
+	return r;
+}
+
+static int put_all(struct putting *p, struct content_snap **sn, size_t n)
+{
+	int r = 0;
+
 	for (size_t i = 0; i < n; i++)
-		for (size_t k = 0; k < sn[i]->n; k++) {
-			int r = needs_put(sn[i], &sn[i]->ent[k]) ? put_add(p, sn[i], &sn[i]->ent[k])
-								 : 0;
-
-			if (r < 0)
-				return r;
+		for (size_t k = 0; r == 0 && k < sn[i]->n; k++) {
+			if (!needs_put(sn[i], &sn[i]->ent[k]))
+				continue;
+			p->chunks[p->n] = (struct store_chunk){0};
+			p->ents[p->n++] = (struct put_ent){.sn = sn[i], .e = &sn[i]->ent[k]};
+			if (p->n == PUT_MAX)
+				r = put_flush(p);
 		}
-	return put_flush(p);
+	return r < 0 ? r : put_flush(p);
 }
 
-static int put_before(struct store *s, struct content_snap **sn, size_t n)
+static int put_before(struct content_snap **sn, size_t n)
 {
-	struct put_batch p = {.s = s};
+	struct putting p = {0};
 	size_t want = 0;
 	int r = -ENOMEM;
 
@@ -298,17 +303,17 @@ static int put_before(struct store *s, struct content_snap **sn, size_t n)
 		return 0;
 	if (want > PUT_MAX)
 		want = PUT_MAX;
+	p.env = sn[0]->c->env;
 	p.chunks = calloc(want, sizeof *p.chunks);
 	p.ents = calloc(want, sizeof *p.ents);
 	if (p.chunks && p.ents)
 		r = put_all(&p, sn, n);
-	put_drop(&p);
 	free(p.chunks);
 	free(p.ents);
 	return r;
 }
 
-int content_snaps_put(struct store *s, struct content_snap **sn, size_t n)
+int content_snaps_put(struct content_snap **sn, size_t n)
 {
 	size_t small = 0;
 
@@ -323,7 +328,7 @@ int content_snaps_put(struct store *s, struct content_snap **sn, size_t n)
 		}
 	for (size_t i = 0; i < n; i++)
 		sn[i]->with_records = small <= SMALL_MAX;
-	return put_before(s, sn, n);
+	return put_before(sn, n);
 }
 
 static int put_with_records(struct content_snap *sn, struct store_batch *b)
@@ -372,7 +377,7 @@ static int put_chunks(struct content_snap *sn)
 			return r;
 	}
 	sn->stored = true;
-	return put_before(sn->c->env->store, &sn, 1);
+	return put_before(&sn, 1);
 }
 
 /* Must a hole be recorded here, or is there nothing that it would hide? */
@@ -547,7 +552,8 @@ void content_snap_done(struct content_snap *sn, bool ok)
 		if (e->blk->kind != BLK_DATA && e->blk->kind != BLK_PART)
 			continue;
 		blk_settle(e->blk);
-		if (e->put && e->blk->kind == BLK_DATA)
+		/* What is whole the kernel has, or a stream of it would only push out what small reads need. */
+		if (e->put && e->blk->kind == BLK_DATA && e->blk->len < BLOCK)
 			cenv_cache_add(c->env, &e->digest, e->blk);
 	}
 	snap_free(sn);

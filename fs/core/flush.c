@@ -276,7 +276,7 @@ static int store_all(struct flush *f)
 	int r;
 
 	let_frames_in(f);
-	r = content_snaps_put(f->o->store, f->snaps, f->nsnaps);
+	r = content_snaps_put(f->snaps, f->nsnaps);
 	/* Another process's collector may take a chunk between its put and the record that names it:
 	 * content_snap_store puts it again. */
 	for (int i = 0; r == 0 && i < EAGAIN_TRIES; i++) {

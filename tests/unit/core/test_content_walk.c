@@ -214,7 +214,7 @@ static void do_flush(struct walk *w, struct model *m)
 		else
 			do_fallocate(w, m);
 	}
-	if (again && content_snaps_put(w->f.s, &sn, 1) < 0)
+	if (again && content_snaps_put(&sn, 1) < 0)
 		fail(w, "snaps_put");
 	if (ok && file_store(&m->x, sn) < 0)
 		fail(w, "snap_store");

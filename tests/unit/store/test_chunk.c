@@ -1,5 +1,7 @@
 /* store: chunks are kept once, found again, verified, and a full map harms nothing. */
 #include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 
 #include "store/store_internal.h"
 #include "tests/unit/store/store_test.h"
@@ -67,6 +69,72 @@ static void once(struct store *s)
 	eq_int(store_chunks_put(s, c, 1), -EINVAL, "none past a block");
 	eq_int(store_chunk_get(s, &none, got, 100), -EINVAL, "a buffer that is too small");
 	eq_int(store_chunks_put(s, NULL, 0), 0, "nothing is fine");
+}
+
+/* Chunks that are made while others are written. */
+#define MAKE 200
+static struct made {
+	uint8_t *bytes[MAKE];
+	atomic_int live, most, made, dropped;
+	size_t fails; /* of this one */
+} made;
+
+static int make_one(void *arg, size_t i, struct store_chunk *c)
+{
+	struct made *m = arg;
+	int live = atomic_fetch_add(&m->live, 1) + 1, most = atomic_load(&m->most);
+
+	while (live > most && !atomic_compare_exchange_weak(&m->most, &most, live))
+		;
+	atomic_fetch_add(&m->made, 1);
+	if (i == m->fails)
+		return -ENODATA;
+	m->bytes[i] = malloc(STORE_BLOCK);
+	if (!m->bytes[i])
+		return -ENOMEM;
+	noise(m->bytes[i], STORE_BLOCK, 7000 + i);
+	*c = (struct store_chunk){.data = m->bytes[i], .len = i % 50 == 3 ? 0 : STORE_BLOCK};
+	return 0;
+}
+
+static void drop_one(void *arg, size_t i)
+{
+	struct made *m = arg;
+
+	atomic_fetch_sub(&m->live, 1);
+	atomic_fetch_add(&m->dropped, 1);
+	free(m->bytes[i]);
+	m->bytes[i] = NULL;
+}
+
+static void making(struct store *s)
+{
+	const struct store_making m = {make_one, drop_one, &made};
+	static struct store_chunk c[MAKE];
+	struct store_stats before, after;
+	unsigned bad = 0;
+
+	made.fails = MAKE;
+	if (store_stats(s, &before) < 0)
+		tap_fatal("stats");
+	eq_int(store_chunks_put_making(s, c, MAKE, &m), 0, "many that are made");
+	if (store_stats(s, &after) < 0)
+		tap_fatal("stats");
+	eq_int(after.chunks - before.chunks, MAKE - MAKE / 50, "all but those without bytes");
+	eq_int(atomic_load(&made.made), MAKE, "each once");
+	eq_int(atomic_load(&made.dropped), MAKE, "and given back");
+	ok(atomic_load(&made.most) < MAKE * 3 / 4, "in time: %d at most", atomic_load(&made.most));
+	for (size_t i = 0; i < MAKE; i++) {
+		if (i % 50 == 3)
+			continue;
+		noise(block, STORE_BLOCK, 7000 + i);
+		bad += store_chunk_get(s, &c[i].digest, got, sizeof(got)) != STORE_BLOCK ||
+		       memcmp(got, block, STORE_BLOCK) != 0;
+	}
+	eq_int(bad, 0, "each under its own digest");
+	made.fails = 150;
+	eq_int(store_chunks_put_making(s, c, MAKE, &m), -ENODATA, "one that cannot be made");
+	eq_int(atomic_load(&made.live), 0, "all are given back");
 }
 
 static void charged(struct store *s)
@@ -278,6 +346,7 @@ int main(void)
 	digests();
 	sizes(s);
 	once(s);
+	making(s);
 	charged(s);
 	with_a_batch(s);
 	store_close(s);

@@ -1,0 +1,129 @@
+/* See making.h. */
+#include "store/making.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MANY  16u /* chunks that are worth a thread */
+#define AHEAD 96u /* chunks: more than two transactions */
+
+static int make(struct making *k, size_t i)
+{
+	struct store_chunk *c = &k->c[i];
+	int r = k->m ? k->m->make(k->m->arg, i, c) : 0;
+
+	if (r < 0 || (k->m && c->len == 0))
+		return r;
+	return c->len == 0 || c->len > STORE_BLOCK ? -EINVAL
+						   : digest_of(c->data, c->len, &c->digest);
+}
+
+/* k->lock, which is free meanwhile. */
+static void make_next(struct making *k)
+{
+	size_t i = k->next++;
+	int r;
+
+	(void)pthread_mutex_unlock(&k->lock);
+	r = make(k, i);
+	(void)pthread_mutex_lock(&k->lock);
+	k->made[i] = 1;
+	if (r < 0 && k->r == 0)
+		k->r = r;
+	(void)pthread_cond_broadcast(&k->cond);
+}
+
+static void *helper_main(void *arg)
+{
+	struct making *k = arg;
+
+	(void)pthread_mutex_lock(&k->lock);
+	while (!k->stop && k->r == 0 && k->next < k->n) {
+		if (k->next < k->written + AHEAD)
+			make_next(k);
+		else
+			(void)pthread_cond_wait(&k->cond, &k->lock);
+	}
+	(void)pthread_mutex_unlock(&k->lock);
+	return NULL;
+}
+
+/* As many as there are other CPUs. Where there is only one the disk is waited for all the same. */
+static unsigned helpers_for(size_t n)
+{
+	cpu_set_t set;
+	unsigned cpus =
+		sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
+
+	if (n < MANY)
+		return 0;
+	return cpus <= 2 ? 1 : cpus - 1 < MAKING_HELPERS ? cpus - 1 : MAKING_HELPERS;
+}
+
+int making_begin(struct making *k, struct store_chunk *c, size_t n, const struct store_making *m,
+		 bool hashed)
+{
+	unsigned helpers = hashed ? 0 : helpers_for(n);
+
+	*k = (struct making){.m = m, .c = c, .n = n, .made = calloc(n ? n : 1, 1)};
+	if (!k->made)
+		return -ENOMEM;
+	if (hashed) {
+		memset(k->made, 1, n);
+		k->next = n;
+	}
+	(void)pthread_mutex_init(&k->lock, NULL);
+	(void)pthread_cond_init(&k->cond, NULL);
+	/* Without any it only takes longer. */
+	while (k->helpers < helpers &&
+	       pthread_create(&k->helper[k->helpers], NULL, helper_main, k) == 0)
+		k->helpers++;
+	return 0;
+}
+
+int making_want(struct making *k, size_t i)
+{
+	int r;
+
+	(void)pthread_mutex_lock(&k->lock);
+	while (k->r == 0 && !k->made[i]) {
+		if (k->next <= i)
+			make_next(k);
+		else
+			(void)pthread_cond_wait(&k->cond, &k->lock);
+	}
+	r = k->r;
+	(void)pthread_mutex_unlock(&k->lock);
+	return r;
+}
+
+static void give_back(struct making *k, size_t from, size_t to)
+{
+	for (size_t i = from; k->m && i < to; i++)
+		if (k->made[i])
+			k->m->drop(k->m->arg, i);
+}
+
+void making_written(struct making *k, size_t i)
+{
+	give_back(k, k->written, i);
+	(void)pthread_mutex_lock(&k->lock);
+	k->written = i;
+	(void)pthread_cond_broadcast(&k->cond);
+	(void)pthread_mutex_unlock(&k->lock);
+}
+
+void making_end(struct making *k)
+{
+	(void)pthread_mutex_lock(&k->lock);
+	k->stop = true;
+	(void)pthread_cond_broadcast(&k->cond);
+	(void)pthread_mutex_unlock(&k->lock);
+	for (unsigned i = 0; i < k->helpers; i++)
+		(void)pthread_join(k->helper[i], NULL);
+	give_back(k, k->written, k->n);
+	free(k->made);
+	(void)pthread_cond_destroy(&k->cond);
+	(void)pthread_mutex_destroy(&k->lock);
+}
