@@ -12,7 +12,12 @@ src=$(ls -d "$PWD"/apt/etc/src.*)
 aptopts=(-o "Dir::Etc::SourceList=$src" -o Dir::Etc::SourceParts=/dev/null -o "Dir::State::Lists=$PWD/apt/lists" -o "Dir::Cache=$PWD/apt/cache" -o APT::Sandbox::User= -o Acquire::Languages=none)
 apt-get "${aptopts[@]}" -qq update > log 2>&1 || fail "apt-get update: $(tail -n 3 log)"
 mkdir pkg && cd pkg
-apt-get "${aptopts[@]}" -qq source --download-only zlib > ../log 2>&1 || fail "apt-get source: $(tail -n 3 ../log)"
+# A mirror's lists are ahead of its sources at times: an older version does as well.
+for v in $(apt-cache "${aptopts[@]}" showsrc zlib 2> /dev/null | sed -n 's/^Version: //p'); do
+	apt-get "${aptopts[@]}" -qq source --download-only "zlib=$v" > ../log 2>&1 && break
+	rm -f ./*
+done
+ls zlib_*.orig.tar.* > /dev/null 2>&1 || fail "apt-get source: $(tail -n 3 ../log)"
 tar xf zlib_*.orig.tar.* --strip-components=1 || fail "unpack"
 before=$(sums .)
 rt run --overlay-cwd -e zlib -- bash -euo pipefail -c '

@@ -1,6 +1,6 @@
 #!/bin/bash
 # rattan built and unit-tested inside its own sandbox.
-# timeout: 900
+# timeout: 1500
 . "$RATTAN_SRC/tests/e2e/lib.sh"
 
 cp -r "$RATTAN_SRC" proj && cd proj && rm -rf tests/mcp/node_modules
