@@ -228,6 +228,8 @@ static int make_part(struct put_ent *p, struct store_chunk *c)
 	if (!buf)
 		return -ENOMEM;
 	r = blk_part_whole(p->e->blk, buf, &p->e->len);
+	if (r == -EIO) /* what is given up for it is lost, so a disk is asked twice */
+		r = blk_part_whole(p->e->blk, buf, &p->e->len);
 	if (r < 0 || p->e->len == 0) {
 		cenv_buf_put(env, buf);
 		/* Of a store that LMDB has given up nothing is known: opened anew it may have all of them. */
