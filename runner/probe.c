@@ -162,7 +162,9 @@ static void check_userns(struct probe_item *it)
 	else
 		remedy(it, "The kernel refuses user namespaces here. In a container, start it with "
 			   "--security-opt seccomp=unconfined --security-opt apparmor=unconfined "
-			   "--security-opt systempaths=unconfined, or run rattan on the host.");
+			   "--security-opt systempaths=unconfined, or run rattan on the host. In a "
+			   "chroot it always does: enter the tree with systemd-nspawn, or as a "
+			   "container.");
 }
 
 static void check_fuse(struct probe_item *it)

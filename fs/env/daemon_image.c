@@ -118,7 +118,13 @@ static int find(struct store *s, const struct daemon_opts *o, struct diag *diag,
 		r = store_ref_get(s, ref, ret);
 	}
 	if (r == -ENOENT) {
-		r = env_resolve(s, o->env, o->rev, diag, ret);
+		struct diag why = {0};
+
+		r = env_resolve(s, o->env, o->rev, &why, ret);
+		if (r < 0)
+			return diag_set(diag, r, "%s%s", why.text,
+					r == -ENOENT ? ", and no base that rattan base list names"
+						     : "");
 		*ret_base = NULL;
 		if (r == 0 && o->env && store_env_get(s, o->env, env) == 0) {
 			env->base_name[strcspn(env->base_name, "@")] = 0;

@@ -306,6 +306,7 @@ static int imported(struct store *s, const char *base, struct diag *diag, store_
 static int base_layer(struct store *s, const char *base, struct diag *diag, store_layer *ret)
 {
 	struct store_layer_info info;
+	struct diag why = {0};
 	int r;
 
 	/* What is shown then is not kept: any will do. */
@@ -314,12 +315,19 @@ static int base_layer(struct store *s, const char *base, struct diag *diag, stor
 	r = imported(s, base, diag, ret);
 	if (r <= 0)
 		return r;
-	r = env_resolve(s, NULL, base, diag, ret);
+	r = env_resolve(s, NULL, base, &why, ret);
+	if (r == -ENOENT)
+		return diag_set(diag, r,
+				"there is no base \"%s\"; rattan base list names all, and rattan "
+				"import and rattan bootstrap make one",
+				base);
 	if (r == 0)
 		r = store_layer_get(s, *ret, &info);
 	if (r == 0 && info.state != STORE_LAYER_SEALED)
 		r = -EINVAL;
-	return r < 0 ? diag_set(diag, r, "no base \"%s\": %s", base, err_text(r)) : 0;
+	return r < 0 ? diag_set(diag, r, "no base \"%s\": %s", base,
+				*why.text ? why.text : err_text(r))
+		     : 0;
 }
 
 static int add_overlay(struct store *s, const char *host, const char *mount, struct diag *diag,

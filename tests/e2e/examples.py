@@ -173,7 +173,6 @@ check(blocks, "the README has lines for a person")
 place = Place("readme")
 place.rootfs()
 place.cwd = place.top / "home"
-code, out = place.sh("rattan run -e scratch -- true")
 for block in blocks:
     for line in re.findall(f"^{MIRROR}.*", block, re.M):
         from_mirror(place, "README", line)

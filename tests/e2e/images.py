@@ -178,7 +178,8 @@ check(sorted(os.listdir(b"out/etc")) == sorted(os.listdir(b"root/etc")), "a dire
 check(os.stat("out/etc/again").st_ino == os.stat("out/etc/big").st_ino, "hard links")
 check(os.stat("out/etc/motd").st_mtime_ns == 1234567890123456789, "nanoseconds")
 says(4, "is not empty", "export", "dir", "two", "out")
-says(3, "", "export", "dir", "nothing-like-it", "out2")
+says(3, "no base that rattan base list names", "export", "dir", "nothing-like-it", "out2")
+says(125, 'no base "nothing-like-it"; rattan base list', "run", "--base", "nothing-like-it", "-e", "e4", "--", "true")
 
 print("== later entries win, links are not followed")
 imported("tar", put("dup.tar", tar_of([ent("a", b"first"), ent("a", b"second"), ent("d", kind=tarfile.DIRTYPE), ent("d/x", b"x"),
