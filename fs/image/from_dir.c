@@ -37,6 +37,7 @@ struct walk {
 	struct buf path; /* relative, NUL-terminated */
 	struct first_names first;
 	uint8_t *buf;
+	char *xattr; /* the names of a file's attributes, and behind them a value: XATTR_SIZE each */
 };
 
 static int fail(struct walk *w, int r, const char *what)
@@ -121,21 +122,15 @@ static int seen_before(struct walk *w, const struct stat *st, const char **ret)
 
 /* ---- attributes ---- */
 
-/* @path: of the file, or of its descriptor in /proc; a link itself is asked. */
-static int xattrs(struct walk *w, store_ino ino, const char *path, bool follow)
+static int keep_xattrs(struct walk *w, store_ino ino, int fd, const char *path, ssize_t n)
 {
-	cleanup_free char *names = malloc(XATTR_SIZE), *value = malloc(XATTR_SIZE);
-	ssize_t n;
+	const char *names = w->xattr;
+	char *value = w->xattr + XATTR_SIZE;
 	int r = 0;
 
-	if (!names || !value)
-		return -ENOMEM;
-	n = follow ? listxattr(path, names, XATTR_SIZE) : llistxattr(path, names, XATTR_SIZE);
-	if (n < 0)
-		return errno == ENOTSUP ? 0 : fail(w, ret_nerrno(), "list the attributes of");
 	for (const char *p = names; r == 0 && p < names + n; p += strlen(p) + 1) {
-		ssize_t len = follow ? getxattr(path, p, value, XATTR_SIZE)
-				     : lgetxattr(path, p, value, XATTR_SIZE);
+		ssize_t len = fd >= 0 ? fgetxattr(fd, p, value, XATTR_SIZE)
+				      : lgetxattr(path, p, value, XATTR_SIZE);
 
 		if (len >= 0)
 			r = sink_xattr(w->k, ino, p, value, (size_t)len);
@@ -145,12 +140,20 @@ static int xattrs(struct walk *w, store_ino ino, const char *path, bool follow)
 	return r;
 }
 
+/* Of @fd, or where that is -1 of what is at @path, a link itself. */
+static int xattrs(struct walk *w, store_ino ino, int fd, const char *path)
+{
+	ssize_t n = fd >= 0 ? flistxattr(fd, w->xattr, XATTR_SIZE)
+			    : llistxattr(path, w->xattr, XATTR_SIZE);
+
+	if (n < 0)
+		return errno == ENOTSUP ? 0 : fail(w, ret_nerrno(), "list the attributes of");
+	return keep_xattrs(w, ino, fd, path, n);
+}
+
 static int fd_xattrs(struct walk *w, store_ino ino, int fd)
 {
-	char path[40];
-
-	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	return xattrs(w, ino, path, true);
+	return xattrs(w, ino, fd, NULL);
 }
 
 static int name_xattrs(struct walk *w, store_ino ino, const char *name)
@@ -158,7 +161,7 @@ static int name_xattrs(struct walk *w, store_ino ino, const char *name)
 	char path[STORE_NAME_MAX + 48];
 
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", w->fd, name);
-	return xattrs(w, ino, path, false);
+	return xattrs(w, ino, -1, path);
 }
 
 /* ---- bytes ---- */
@@ -382,6 +385,7 @@ static void walk_release(struct walk *w)
 	first_names_release(&w->first);
 	free(w->v);
 	free(w->buf);
+	free(w->xattr);
 	buf_release(&w->path);
 	cleanup_fdp(&w->fd);
 }
@@ -410,14 +414,15 @@ int from_dir(const char *src, struct sink *k, struct progress *p, struct diag *d
 			 .diag = diag,
 			 .src = src,
 			 .fd = open(src, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
-			 .buf = malloc(READ_SIZE)};
+			 .buf = malloc(READ_SIZE),
+			 .xattr = malloc(2 * XATTR_SIZE)};
 	struct stat st;
 	int r = 0;
 
 	if (w.fd < 0 || fstat(w.fd, &st) < 0)
 		r = diag_set(diag, ret_nerrno(), "cannot open the directory %.300s: %s", src,
 			     err_text(errno));
-	else if (!w.buf)
+	else if (!w.buf || !w.xattr)
 		r = -ENOMEM;
 	w.dev = r == 0 ? st.st_dev : 0;
 	if (r == 0 && p->watch && p->watch->go_on)
