@@ -28,7 +28,7 @@
 
 /* Bytes in one transaction. Small, so that the memory of one serves the next: at 64 MiB every page is a
  * fresh fault, and putting takes three times the CPU time. */
-#define WINDOW (4u << 20)
+#define WINDOW (8u << 20)
 
 struct item {
 	const struct store_chunk *c;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MANY  16u /* chunks that are worth a thread */
-#define AHEAD 96u /* chunks: more than two transactions */
+#define MANY  16u  /* chunks that are worth a thread */
+#define AHEAD 144u /* chunks: more than two transactions */
 
 static int make(struct making *k, size_t i)
 {

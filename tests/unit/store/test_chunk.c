@@ -72,7 +72,7 @@ static void once(struct store *s)
 }
 
 /* Chunks that are made while others are written. */
-#define MAKE 200
+#define MAKE 300
 static struct made {
 	uint8_t *bytes[MAKE];
 	atomic_int live, most, made, dropped;
