@@ -1,0 +1,308 @@
+/* stage3/root_path.c and root_calls.c: the file that a caught call means is the one that its caller means, wherever that is and however it
+ * is named; what cannot be had is the kernel's to refuse. (What the attributes of the mount make of it: tests/e2e/provision.py.) */
+#include "stage3/root_calls.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "stage3/root_path.h"
+#include "tests/lib/namespaces.h"
+#include "tests/lib/tap.h"
+#include "tests/lib/tree.h"
+
+#define CALLER_FD 77 /* of the caller: a directory */
+#define CALLER_OP 78 /* and a file by O_PATH */
+#define OURS_ONLY 79 /* and one that it does not have */
+
+static char top[ROOT_PATH];
+
+/* ---- a caller that waits in a caught call ---- */
+
+struct caller {
+	pid_t pid;
+	struct root_caller c;
+};
+
+/* What it has to say about its memory, shared. */
+static char *told;
+
+static int catch_sync(void)
+{
+	static struct sock_filter f[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getpriority, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog p = {.len = sizeof(f) / sizeof(*f), .filter = f};
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0
+		       ? -1
+		       : (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+				      SECCOMP_FILTER_FLAG_NEW_LISTENER, &p);
+}
+
+/* The caller's side: in @cwd, and where @root is one, with that as its root. */
+static void be_caller(const char *cwd, const char *root, int say)
+{
+	int fd = open("dir", O_RDONLY | O_DIRECTORY), op = open("file", O_PATH), listener;
+
+	(void)close(OURS_ONLY);
+	if (fd < 0 || op < 0 || dup2(fd, CALLER_FD) < 0 || dup2(op, CALLER_OP) < 0)
+		_exit(1);
+	if (root && (unshare(CLONE_NEWUSER) < 0 || chroot(root) < 0))
+		_exit(2);
+	if (chdir(cwd) < 0)
+		_exit(3);
+	listener = catch_sync();
+	if (listener < 0 || write(say, &listener, sizeof(listener)) != sizeof(listener))
+		_exit(4);
+	(void)syscall(SYS_getpriority, 0, 0);
+	_exit(0);
+}
+
+static void begin(struct caller *x, const char *cwd, const char *root)
+{
+	struct seccomp_notif n;
+	int p[2], theirs, pidfd;
+
+	if (pipe(p) < 0)
+		tap_fatal("pipe");
+	fflush(stdout);
+	x->pid = _Fork();
+	if (x->pid == 0)
+		be_caller(cwd, root, p[1]);
+	(void)close(p[1]);
+	if (read(p[0], &theirs, sizeof(theirs)) != sizeof(theirs))
+		tap_fatal("no caller");
+	(void)close(p[0]);
+	pidfd = (int)syscall(SYS_pidfd_open, x->pid, 0);
+	x->c = (struct root_caller){.pid = (uint32_t)x->pid,
+				    .listener = (int)syscall(SYS_pidfd_getfd, pidfd, theirs, 0)};
+	(void)close(pidfd);
+	memset(&n, 0, sizeof(n));
+	if (x->c.listener < 0 || ioctl(x->c.listener, SECCOMP_IOCTL_NOTIF_RECV, &n) < 0)
+		tap_fatal("its call was not caught");
+	x->c.id = n.id;
+}
+
+static void end(struct caller *x)
+{
+	(void)kill(x->pid, SIGKILL);
+	(void)waitpid(x->pid, NULL, 0);
+	(void)close(x->c.listener);
+}
+
+/* ---- which file ---- */
+
+/* Does the caller's name mean our file @want? NULL: nothing. */
+static void means(const struct caller *x, int dir, const char *name, int flags, const char *want)
+{
+	char path[ROOT_PATH];
+	struct stat a = {0}, b = {0};
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "%s", name);
+	fd = root_open(&x->c, dir, path, flags);
+	if (!want) {
+		ok(fd < 0, "'%s' is nothing", name);
+	} else {
+		ok(fd >= 0 && fstat(fd, &a) == 0 && lstat(want, &b) == 0 && a.st_ino == b.st_ino &&
+			   a.st_dev == b.st_dev,
+		   "'%s' is %s", name, want);
+		ok(fd < 0 || (fcntl(fd, F_GETFL) & O_PATH), "it is not opened");
+	}
+	if (fd >= 0)
+		(void)close(fd);
+}
+
+static void test_names(void)
+{
+	char abs[ROOT_PATH + 32], self[64];
+	struct caller x;
+
+	begin(&x, "dir", NULL);
+	means(&x, AT_FDCWD, "below", 0, "dir/below");
+	means(&x, AT_FDCWD, "../file", 0, "file");
+	means(&x, AT_FDCWD, "nothing", 0, NULL);
+	means(&x, AT_FDCWD, "below/x", 0, NULL);
+	means(&x, AT_FDCWD, "", 0, "dir");
+	means(&x, CALLER_FD, "", 0, "dir");
+	means(&x, CALLER_FD, "below", 0, "dir/below");
+	means(&x, CALLER_OP, "", 0, "file");
+	means(&x, 999, "", 0, NULL);
+	means(&x, 999, "below", 0, NULL);
+	(void)snprintf(abs, sizeof(abs), "%s/file", top);
+	means(&x, 999, abs, 0, "file");
+	means(&x, AT_FDCWD, "../link", 0, "file");
+	means(&x, AT_FDCWD, "../link", O_NOFOLLOW, "link");
+	means(&x, AT_FDCWD, "../dangling", 0, NULL);
+	means(&x, AT_FDCWD, "../dangling", O_NOFOLLOW, "dangling");
+	means(&x, AT_FDCWD, "../loop", 0, NULL);
+	means(&x, AT_FDCWD, "../file", O_DIRECTORY, NULL);
+	/* What /proc says of "self" is said of the caller. */
+	means(&x, AT_FDCWD, "/proc/self/cwd", 0, "dir");
+	means(&x, AT_FDCWD, "/proc/self/cwd/below", 0, "dir/below");
+	(void)snprintf(self, sizeof(self), "/proc/self/fd/%d/below", CALLER_FD);
+	means(&x, AT_FDCWD, self, 0, "dir/below");
+	(void)snprintf(self, sizeof(self), "/proc/thread-self/fd/%d", CALLER_OP);
+	means(&x, AT_FDCWD, self, 0, "file");
+	means(&x, AT_FDCWD, "../to-self/cwd/below", 0, "dir/below");
+	means(&x, AT_FDCWD, "../to-self/cwd/below/", 0, NULL);
+	means(&x, AT_FDCWD, "/proc/self/cwd/", 0, "dir");
+	means(&x, AT_FDCWD, "../to-fd", 0,
+	      NULL); /* no such descriptor of the caller's, whatever there is of ours */
+	ok(root_path_only(&x.c, CALLER_OP) && !root_path_only(&x.c, CALLER_FD) &&
+		   !root_path_only(&x.c, 999),
+	   "which of its descriptors is one of O_PATH");
+	end(&x);
+}
+
+static void test_other_root(void)
+{
+	struct caller x;
+
+	begin(&x, "/below", "jail");
+	means(&x, AT_FDCWD, "/file", 0, "jail/file");
+	means(&x, AT_FDCWD, "../../../file", 0, "jail/file");
+	means(&x, AT_FDCWD, "in", 0, "jail/below/in");
+	means(&x, AT_FDCWD, "/out", 0, "jail/file");
+	means(&x, AT_FDCWD, "/out", O_NOFOLLOW, "jail/out");
+	means(&x, CALLER_FD, "below", 0, NULL); /* outside of its root */
+	end(&x);
+}
+
+static void test_gone(void)
+{
+	struct caller x;
+
+	begin(&x, "dir", NULL);
+	(void)kill(x.pid, SIGKILL);
+	(void)waitpid(x.pid, NULL, 0);
+	means(&x, AT_FDCWD, "below", 0, NULL);
+	means(&x, AT_FDCWD, "/", 0, NULL);
+	(void)close(x.c.listener);
+}
+
+/* ---- calls ---- */
+
+struct call {
+	const char *what;
+	int nr;
+	uint64_t a[6];
+	bool mine;
+};
+
+/* On a file system without our attributes; @told is memory of the caller's, too. */
+static void test_calls(void)
+{
+	const uint64_t p = (uint64_t)(uintptr_t)told, cwd = (uint64_t)(int64_t)AT_FDCWD;
+	const struct call v[] = {
+		{"another id", SYS_setuid, {33}, true},
+		{"other groups", SYS_setgroups, {0, 0}, true},
+		{"of a file without another owner the kernel tells",
+		 SYS_newfstatat,
+		 {cwd, p, p + 8192, 0},
+		 false},
+		{"and with statx", SYS_statx, {cwd, p, 0, STATX_ALL, p + 8192}, false},
+		{"a descriptor", SYS_fstat, {CALLER_FD, p + 8192}, false},
+		{"a file system that cannot: the kernel refuses",
+		 SYS_fchownat,
+		 {cwd, p, 33, 44, 0},
+		 false},
+		{"a flag that nobody knows", SYS_fchownat, {cwd, p, 33, 44, 0x80000}, false},
+		{"a descriptor of O_PATH", SYS_fchown, {CALLER_OP, 33, 44}, false},
+		{"no such descriptor", SYS_fchown, {999, 33, 44}, false},
+		{"no memory", SYS_fchownat, {cwd, 8, 33, 44, 0}, false},
+		{"a path without an end", SYS_fchownat, {cwd, p + 16384, 33, 44, 0}, false},
+		{"nothing there", SYS_fchownat, {cwd, p + 4096, 33, 44, 0}, false},
+		{"no name", SYS_fchownat, {cwd, p + 12000, 33, 44, 0}, false},
+		{"a device there", SYS_mknodat, {cwd, p + 4096, S_IFCHR | 0600, 0x103}, false},
+		{"a device without a name",
+		 SYS_mknodat,
+		 {cwd, p + 12100, S_IFCHR | 0600, 0x103},
+		 false},
+	};
+	struct caller x;
+
+	begin(&x, "dir", NULL);
+	for (size_t i = 0; i < sizeof(v) / sizeof(*v); i++) {
+		struct seccomp_data d = {.nr = v[i].nr};
+		struct root_answer a;
+
+		memcpy(d.args, v[i].a, sizeof(v[i].a));
+		a = root_call(&d, &x.c);
+		ok(a.mine == v[i].mine && !a.error, "%s", v[i].what);
+	}
+	ok(access("dir/not-there", F_OK) < 0, "nothing was made");
+	end(&x);
+}
+
+static void put(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+
+	if (fd < 0)
+		tap_fatal("cannot make %s", path);
+	(void)close(fd);
+}
+
+static void link_to(const char *to, const char *path)
+{
+	if (symlink(to, path) < 0)
+		tap_fatal("cannot make %s", path);
+}
+
+static void make_files(void)
+{
+	char fd[64];
+
+	if (mkdir("dir", 0700) < 0 || mkdir("jail", 0700) < 0 || mkdir("jail/below", 0700) < 0)
+		tap_fatal("mkdir");
+	put("file");
+	put("dir/below");
+	put("jail/file");
+	put("jail/below/in");
+	link_to("/file", "jail/out");
+	link_to("file", "link");
+	link_to("nowhere", "dangling");
+	link_to("loop", "loop");
+	link_to("/proc/self", "to-self");
+	(void)snprintf(fd, sizeof(fd), "/proc/self/fd/%d", OURS_ONLY);
+	link_to(fd, "to-fd");
+	if (dup2(open("file", O_RDONLY), OURS_ONLY) < 0)
+		tap_fatal("dup2");
+	told = mmap(NULL, 6 * 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (told == MAP_FAILED || mprotect(told + 5 * 4096, 4096, PROT_NONE) < 0)
+		tap_fatal("mmap");
+	(void)snprintf(told, 4096, "below");
+	(void)snprintf(told + 4096, 4096, "not-there");
+	memset(told + 4 * 4096, 'x', 4096);
+}
+
+int main(void)
+{
+	char where[] = "/tmp/rattan-root-XXXXXX";
+
+	need_namespaces();
+	if (!mkdtemp(where) || chdir(where) < 0 || !realpath(".", top))
+		tap_fatal("no directory of its own");
+	make_files();
+	test_names();
+	test_other_root();
+	test_gone();
+	test_calls();
+	tree_remove(top);
+	return tap_done();
+}
