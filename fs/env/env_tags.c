@@ -7,7 +7,8 @@
 #include "fs/ctl/ctl_msg.h"
 #include "fs/env/env_internal.h"
 
-#define SHAPES "base/host-shape/" /* what bases were made of; nobody's name for anything */
+/* Nobody's names for anything: what bases were made of, what is known of imported ones, layers of images. */
+static const char *const own_refs[] = {"base/host-shape/", "image/", "oci/"};
 
 int env_check_tag(const char *name, struct diag *diag)
 {
@@ -131,6 +132,14 @@ static void refs_release(struct refs *l)
 	free(l->v);
 }
 
+static bool is_own(const char *ref)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(own_refs); i++)
+		if (!strncmp(ref, own_refs[i], strlen(own_refs[i])))
+			return true;
+	return false;
+}
+
 /* As a revision is written: 1, 0 not shown, -ENOMEM. */
 static int shown_name(const struct refs *l, const char *ref, char **ret)
 {
@@ -139,8 +148,7 @@ static int shown_name(const struct refs *l, const char *ref, char **ret)
 	bool own = end && (size_t)(end - env) == strlen(l->env) &&
 		   !strncmp(env, l->env, (size_t)(end - env));
 
-	if (env ? !end || strncmp(end, "/tag/", 5) != 0 || (!own && !l->all)
-		: !strncmp(ref, SHAPES, strlen(SHAPES)))
+	if (env ? !end || strncmp(end, "/tag/", 5) != 0 || (!own && !l->all) : is_own(ref))
 		return 0;
 	if (!env || own)
 		*ret = strdup(env ? end + 5 : ref);

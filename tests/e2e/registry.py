@@ -55,13 +55,13 @@ log: {{level: info}}
 storage: {{filesystem: {{rootdirectory: {here}/registry}}, delete: {{enabled: true}}}}
 http: {{addr: "127.0.0.1:{port}"}}
 """)
-log = open("registry.log", "wb")
+registry_log = open("registry.log", "wb")
 registry = None
 
 
 def up():
     global registry
-    registry = subprocess.Popen(["docker-registry", "serve", "registry.yml"], stdout=log, stderr=log)
+    registry = subprocess.Popen(["docker-registry", "serve", "registry.yml"], stdout=registry_log, stderr=registry_log)
     for _ in range(600):
         try:
             return urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/", timeout=5).read()
@@ -167,6 +167,8 @@ if tar(B, "tools") != want:
         subprocess.run(f"tar -tvf {t}.tar | sort > {t}.txt", shell=True)
     print(subprocess.run(["diff", "was.txt", "is.txt"], capture_output=True, text=True).stdout)
 says(0, "x", B, "run", "--base", "tools", "-e", "there", "--", "cat", "/lib/third")
+log = out(B, "log", "-e", "there").decode().splitlines()
+check(log == ["no commits yet: there is at its base", f"{l1['id'][:12]}  (base/tools)"], "the log names the base, and nothing that the store keeps for itself", log)
 says(4, "there is a base 'tools' already", B, "pull", "tools", f"{at}/team/tools:v1")
 
 print("== one more commit")
@@ -284,7 +286,7 @@ print("== a registry that wants to know who asks")
 with open("registry.yml", "a") as f:
     f.write(f'auth: {{htpasswd: {{realm: here, path: {here}/htpasswd}}}}\n')
 open("htpasswd", "w").write("me:$2y$05$abcdefghijklmnopqrstuuXNmPRIK4qaFVqNHlWv6tbGGSbkFqXqS\n")
-registry = subprocess.Popen(["docker-registry", "serve", "registry.yml"], stdout=log, stderr=log)
+registry = subprocess.Popen(["docker-registry", "serve", "registry.yml"], stdout=registry_log, stderr=registry_log)
 for _ in range(600):
     try:
         urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/", timeout=5)
