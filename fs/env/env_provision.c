@@ -74,7 +74,7 @@ static int go_back(struct env *e, struct diag *diag)
 	return r < 0 ? diag_set(
 			       diag, r,
 			       "what was half provisioned in environment \"%s\" could not be taken back "
-			       "yet: %s",
+			       "yet: %s; the next command tries it again",
 			       e->rec.name, why.text[0] ? why.text : err_text(r))
 		     : 0;
 }
