@@ -1,4 +1,5 @@
 """A little Debian archive of this machine's own programs, signed with a key of its own, and served on loopback; for tests, not one itself."""
+import atexit
 import contextlib
 import glob
 import gzip
@@ -43,6 +44,7 @@ class Mirror:
         self.gpg = dict(os.environ, GNUPGHOME=f"{where}/gpg")
         os.makedirs(f"{where}/gpg", mode=0o700)
         self.run("gpg", "--batch", "--passphrase", "", "--quick-gen-key", "archive <a@example.org>", "default", "sign", "never")
+        atexit.register(self.run, "gpgconf", "--kill", "all")
         self.keyring = f"{where}/archive.gpg"
         self.run("gpg", "--batch", "-o", self.keyring, "--export")
         outer = self
