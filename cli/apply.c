@@ -136,6 +136,10 @@ static int apply_one(struct applying *x, struct apply_dir *d, int tree, const st
 	cli_bar_clear(&x->bar);
 	if (r == -ECANCELED)
 		return cli_fail(128 + SIGINT, "interrupted; nothing was applied to %s", d->host);
+	if (err_no_room(r))
+		return cli_fail(CLI_FAILED,
+				"%s; nothing was applied to %s: make room, and apply again",
+				*diag.text ? diag.text : err_text(r), d->host);
 	if (r < 0)
 		return cli_fail_errno(r, &diag, "apply");
 	add_sum(sum, &one);

@@ -54,6 +54,10 @@ static int take_back(struct applying *x, const char *env)
 	(void)sigprocmask(SIG_SETMASK, &old, NULL);
 	if (r == -ECANCELED)
 		return cli_fail(128 + SIGINT, "interrupted; nothing was taken back");
+	if (err_no_room(r))
+		return cli_fail(CLI_FAILED,
+				"%s; nothing was taken back: make room, and unapply again",
+				*diag.text ? diag.text : err_text(r));
 	if (r == -ENODATA)
 		return cli_fail(CLI_NOT_FOUND, "%s", diag.text);
 	if (r < 0)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """What `rattan apply` must not get wrong beside the plain case: hunks of texts of every kind, several host directories under one environment, a profile,
-links that somebody plants and files that somebody exchanges while it runs, a full disk."""
+links that somebody plants and files that somebody exchanges while it runs."""
 # timeout: 600
 import json
 import os
