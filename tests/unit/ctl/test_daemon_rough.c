@@ -99,7 +99,9 @@ static void descriptors_unasked(const struct place *p)
 	sock_of_default(path);
 	for (size_t i = 0; i < IO_MAX_FDS; i++)
 		some[i] = 0;
-	for (int i = 0; i < 30; i++) {
+	/* So many are on their way at most, of a user who may have 1,024 open: what is too much the kernel refuses him for the
+	 * next message, whosever it is. */
+	for (int i = 0; i < 12; i++) {
 		cleanup_fd int fd = -1;
 
 		if (ctl_sock_connect(path, &fd) < 0)
