@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MANY  16u  /* chunks that are worth a thread */
-#define AHEAD 144u /* chunks: more than two transactions */
+#define MANY  16u /* chunks that are worth a thread */
+/* Chunks: more than two transactions. So many of those that are made are in memory at once. */
+#define AHEAD 144u
 
 static int make(struct making *k, size_t i)
 {
