@@ -105,7 +105,7 @@ struct content_snap;
 int content_snap_take(struct content *c, struct content_snap **ret) MUST_USE;
 int content_snap_store(struct content_snap *sn, struct store_batch *b,
 		       struct rec_inode *rec) MUST_USE;
-/* Put the chunks of many snapshots together (fewer, larger store transactions); optional, before
+/* Put the chunks of many snapshots of one environment together (fewer, larger store transactions); optional, before
  * content_snap_store, which then finds them there, or puts small ones with the records when they are few. */
 int content_snaps_put(struct content_snap **sn, size_t n) MUST_USE;
 void content_snap_done(struct content_snap *sn, bool ok);
