@@ -270,6 +270,7 @@ static int link_locked(struct ovl *o, store_ino ino, store_ino parent, const cha
 	node_found(o, dir, name, len, n);
 	name_set(o, &e, &f, n->ino, n->rec.mode & S_IFMT);
 	dir_touched(o, dir, &now, 0);
+	dir->turns++;
 	node_dirty(o, n);
 	node_entry(o, n, OVL_FOREVER, ret);
 	redo_arm(o, 0, n->ino);

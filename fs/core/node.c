@@ -291,6 +291,14 @@ uint64_t node_size(const struct node *n)
 	return n->content ? content_size(n->content->c) : n->rec.size;
 }
 
+/* The kernel counts a removal before it gives up the directory, and asks for the next change there after that. */
+static bool is_unsettled(struct ovl *o, const struct node *n)
+{
+	const struct node *dir = n->dropped_in ? node_find(o, n->dropped_in) : NULL;
+
+	return n->dropped_in && (!dir || dir->turns == n->dropped_at);
+}
+
 void node_attr(struct ovl *o, struct node *n, struct ovl_attr *ret)
 {
 	const struct rec_inode *r = &n->rec;
@@ -314,7 +322,7 @@ void node_attr(struct ovl *o, struct node *n, struct ovl_attr *ret)
 			},
 		.btime = r->btime,
 		.valid_ms = n->host_only ? host_ttl(o, r->origin.flags) : OVL_FOREVER,
-		.unsettled = n->dropped_in ? n->drops : 0,
+		.unsettled = is_unsettled(o, n) ? n->drops : 0,
 	};
 	/* One that is only a way to others shows nothing of itself. */
 	if (n->pol != POL_UNKNOWN && !(policy_may(o->policy, n->pol) & POLICY_MAY_READ)) {

@@ -153,7 +153,8 @@ int ovl_rename_told(struct ovl *o, store_ino parent, const char *name, store_ino
 		    store_ino ret_moved[static 2]) MUST_USE;
 /* Whoever keeps a count of links of its own and lowers it when a removal returns must not take over
  * attributes that it is shown between the removal and that: it would count twice. Attributes of an
- * inode that lost one name of several say so (ovl_attr.unsettled) until ovl_settled() was called.
+ * inode that lost one name of several say so (ovl_attr.unsettled) until ovl_settled() was called, or another name in that
+ * directory was linked, renamed or removed: a directory is changed by one caller after the other.
  * ovl_unsettled: the directory that the last of them was removed from, for waiting until nobody is
  * inside a removal there; 0 when there is none, or another caller was told already. */
 store_ino ovl_unsettled(struct ovl *o, store_ino ino, uint32_t *ret_which);

@@ -151,8 +151,11 @@ struct node {
 	atomic_int_least64_t checked; /* ms: when the host was last asked */
 	/* EX to set: the caller may not have counted the last removal of a name yet (ovl_unsettled). */
 	store_ino dropped_in; /* 0: it has */
-	uint32_t drops;       /* never 0 after the first */
-	bool settling;        /* somebody was told */
+	uint32_t dropped_at;  /* @turns of that directory then */
+	uint32_t
+		turns; /* EX: of a directory: names moved, linked and removed, which nobody but the kernel asks for */
+	uint32_t drops; /* never 0 after the first */
+	bool settling;  /* somebody was told */
 };
 
 /* Numbers given by the core to host inodes that hostsrc_ino() cannot number: never forgotten (F2). */

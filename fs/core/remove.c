@@ -13,11 +13,14 @@ int dir_is_empty(struct ovl *o, struct node *n)
 void drop_link(struct ovl *o, struct node *n, store_ino parent, struct place_plan *p,
 	       const struct timespec *now)
 {
+	const struct node *dir = node_find(o, parent);
+
 	place_do(o, n, p);
 	n->rec.nlink = S_ISDIR(n->rec.mode) || n->rec.nlink == 0 ? 0 : n->rec.nlink - 1;
 	n->rec.ctime = *now;
 	if (n->rec.nlink > 0) {
 		n->dropped_in = parent;
+		n->dropped_at = dir ? dir->turns : 0;
 		n->drops = n->drops + 1 ? n->drops + 1 : 1;
 		n->settling = false;
 		node_moved(o, n);
@@ -54,6 +57,7 @@ static int remove_found(struct ovl *o, struct node *dir, const char *name, size_
 		return r;
 	name_set(o, &e, f, 0, 0);
 	dir_touched(o, dir, &now, isdir ? -1 : 0);
+	dir->turns++;
 	if (!n->host_only)
 		drop_link(o, n, dir->ino, &plan, &now);
 	return 0;

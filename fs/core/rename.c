@@ -198,6 +198,8 @@ static int replace(struct ovl *o, struct end *from, struct end *to, const struct
 	name_set(o, &to->e, &to->f, from->n->ino, from->n->rec.mode & S_IFMT);
 	dir_touched(o, from->dir, &now, isdir ? -1 : 0);
 	dir_touched(o, to->dir, &now, (isdir ? 1 : 0) - (olddir ? 1 : 0));
+	from->dir->turns++;
+	to->dir->turns++;
 	if (old)
 		drop_link(o, old, to->dir->ino, &drop, &now);
 	return 0;
@@ -220,6 +222,8 @@ static int exchange(struct ovl *o, struct end *from, struct end *to)
 	name_set(o, &to->e, &to->f, from->n->ino, from->n->rec.mode & S_IFMT);
 	dir_touched(o, from->dir, &now, b - a);
 	dir_touched(o, to->dir, &now, a - b);
+	from->dir->turns++;
+	to->dir->turns++;
 	return 0;
 }
 

@@ -72,6 +72,37 @@ static void test_removal(struct fx *f)
 	ovl_forget(f->o, dir.ino, 1);
 }
 
+/* Whoever changes names of a directory waits for who did so before him, and a removal is counted by then. */
+static void test_next_change(struct fx *f)
+{
+	struct ovl_entry e;
+
+	if (fx_make(f, "n", FX_DIR, 0755) < 0 || fx_make(f, "m", FX_FILE, 0644) < 0 ||
+	    fx_make(f, "n/k", FX_FILE, 0644) < 0 || fx_get(f, "m", &e) < 0)
+		tap_fatal("make");
+	for (int i = 0; i < 4; i++) {
+		eq_int(fx_link(f, "m", "n/t"), 0, "a second name");
+		eq_int(fx_remove(f, "n/t", false), 0, "is removed");
+		eq_int(fx_link(f, "m", "o"), 0, "a link elsewhere");
+		eq_int(fx_make(f, i & 1 ? "n/x" : "n/y", FX_FILE, 0644), 0, "a new file there");
+		ok(unsettled(f, e.ino), "say nothing");
+		if (i == 0)
+			eq_int(fx_link(f, "n/k", "n/l"), 0, "a link there");
+		else if (i == 1)
+			eq_int(fx_remove(f, "n/l", false), 0, "a removal there");
+		else if (i == 2)
+			eq_int(fx_rename(f, "n/k", "n/z", 0), 0, "a rename there");
+		else
+			eq_int(fx_rename(f, "n/z", "z", 0), 0, "a rename out of it");
+		eq_int(unsettled(f, e.ino), 0, "says that it was counted");
+		eq_int(fx_remove(f, "o", false), 0, "the link goes");
+		ok(unsettled(f, e.ino), "which is another to be counted");
+		if (i < 2)
+			eq_int(fx_remove(f, i ? "n/x" : "n/y", false), 0, "again");
+	}
+	ovl_forget(f->o, e.ino, 1);
+}
+
 static void test_moved(struct fx *f)
 {
 	store_ino moved[2] = {7, 7};
@@ -95,6 +126,7 @@ int main(void)
 	fx_open(&f);
 	fx_mount(&f);
 	test_removal(&f);
+	test_next_change(&f);
 	test_moved(&f);
 	fx_close(&f);
 	return tap_done();

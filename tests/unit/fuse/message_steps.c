@@ -223,6 +223,12 @@ static int s_unlink(int kind)
 	EACH(SYS(unlink(path("d", (char)kind, i))));
 }
 
+static int s_other(int arg)
+{
+	(void)arg;
+	return put("d/other", O_WRONLY | O_CREAT, 0) < 0 ? -errno : SYS(unlink("d/other"));
+}
+
 static int s_fsync(int arg)
 {
 	int fd;
@@ -323,5 +329,8 @@ const struct message_step message_steps[] = {
 	{"rmdir", s_rmdir, 0, MESSAGE_ANY},
 	{"unlink", s_unlink, 'r', MESSAGE_ANY},
 	{"unlink of one of two names", s_unlink, 'l', MESSAGE_ANY},
+	{"something else is removed there", s_other, 0, MESSAGE_PREP},
+	{"the first stat of what has one name left", s_stat, 'g', MESSAGE_PREP},
+	{"and once more", s_stat, 'g', MESSAGE_NONE},
 };
 const unsigned message_nsteps = ARRAY_SIZE(message_steps);
