@@ -3,10 +3,10 @@
  *
  * Why not all in read(): the kernel wakes a parked reader, and that wakeup across CPUs is what costs
  * most (spin.h); with one reader, short requests are read and served by a thread that is awake, and
- * at most one spins. The leader hands leadership on before it serves when another request is waiting
- * already or the one it has is known to be slow. A leader that turns out to be slow (a cold disk, a
- * writer that waits for a flush) is relieved by the pacer, which looks every few milliseconds
- * while there is work and sleeps otherwise.
+ * at most one spins, or keeps the other CPU occupied (company.h). The leader hands leadership on before
+ * it serves when another request is waiting already or the one it has is known to be slow. A leader that
+ * turns out to be slow (a cold disk, a writer that waits for a flush) is relieved by the pacer, which looks
+ * every few milliseconds while there is work and sleeps otherwise.
  */
 #include "base/thread.h"
 #include "fs/fuse/session_internal.h"
@@ -24,6 +24,7 @@ enum {
 	BRIEF_FORGETS = 64,
 	/* A READ from memory takes 5-50 us, one from a cold disk 130 us and more (measured). */
 	SLOW_READ_NS = 120 * 1000,
+	PINNED_MS = 10, /* how long a leader waits on one CPU */
 };
 
 int loop_init(struct loop *l)
@@ -154,6 +155,12 @@ static bool hands_on(const struct worker *w, bool forget_due)
 	return !is_brief(w) && !forget_due && more_waiting(&w->se->loop);
 }
 
+static void unpin(struct worker *w)
+{
+	if (w->pinned && company_pin(&w->se->loop.company, false))
+		w->pinned = false;
+}
+
 /* The leader is about to serve: let another one read if that is worth it, and let the pacer watch. */
 static void before_serving(struct worker *w)
 {
@@ -169,8 +176,10 @@ static void before_serving(struct worker *w)
 		(void)pthread_cond_signal(&l->pacer);
 		(void)pthread_mutex_unlock(&l->lock);
 	}
-	if (atomic_load(&l->idle) && hands_on(w, forget_due))
+	if (atomic_load(&l->idle) && hands_on(w, forget_due)) {
+		unpin(w);
 		vacate(l, serving(w));
+	}
 }
 
 /* Is the worker still leader after it has served? */
@@ -183,23 +192,61 @@ static bool leads_again(struct worker *w)
 
 /* ---- reading ---- */
 
-/* Block until there is something to read, or workers have to go. */
-static void block(struct loop *l)
+/* Block until there is something to read, or workers have to go. Who waits for long may be woken anywhere. */
+static void block(struct worker *w)
 {
+	struct loop *l = &w->se->loop;
 	struct pollfd p[2] = {
 		{.fd = l->fd, .events = POLLIN},
 		{.fd = l->wake_fd, .events = POLLIN},
 	};
 
+	if (w->pinned && poll(p, 2, PINNED_MS) != 0)
+		return;
+	unpin(w);
 	(void)poll(p, 2, -1);
 }
 
-/* Spin while that is measured to be worth it, then block. @until: 0 before the first try. */
-static void await(struct loop *l, uint64_t *until, bool *spun)
+/* Keep the other CPU occupied, and be where the last caller is. */
+static void keep_company(struct worker *w)
 {
+	struct loop *l = &w->se->loop;
+	bool moved = true;
+
+	if (l->beside && company_awake(&l->company))
+		moved = company_follow(&l->company, (pid_t)l->caller);
+	else
+		l->beside = company_begin(&l->company, (pid_t)l->caller, now_ns());
+	if (l->beside && (moved || !w->pinned))
+		w->pinned = company_pin(&l->company, true);
+	if (!l->beside)
+		spin_expired(&l->spin);
+	if (!l->company.usable)
+		spin_refuse_beside(&l->spin);
+}
+
+static void leave_company(struct worker *w)
+{
+	struct loop *l = &w->se->loop;
+
+	if (l->beside)
+		company_end(&l->company);
+	l->beside = false;
+	unpin(w);
+}
+
+/* Wait in the way that is measured to be worth it. @until: 0 before the first try. */
+static void await(struct worker *w, uint64_t *until, bool *spun)
+{
+	struct loop *l = &w->se->loop;
+	enum spin_way way = spin_wanted(&l->spin);
 	uint64_t now;
 
-	*spun = spin_wanted(&l->spin);
+	*spun = way == SPIN_READ;
+	if (l->spin.now != SPIN_BESIDE)
+		leave_company(w);
+	if (way == SPIN_BESIDE)
+		keep_company(w);
 	if (*spun) {
 		now = now_ns();
 		if (!*until)
@@ -209,7 +256,25 @@ static void await(struct loop *l, uint64_t *until, bool *spun)
 		spin_expired(&l->spin);
 		*spun = false;
 	}
-	block(l);
+	block(w);
+}
+
+static void arrived(struct worker *w, bool spun)
+{
+	const struct fuse_in_header *head = (const void *)w->in;
+	struct loop *l = &w->se->loop;
+	uint64_t now = now_ns();
+
+	if (head->pid) /* a FORGET is nobody's */
+		l->caller = head->pid;
+	if (l->beside) {
+		company_message(&l->company, now);
+		spun = company_awake(&l->company);
+		if (!spun)
+			spin_expired(&l->spin);
+		l->beside = spun;
+	}
+	spin_arrived(&l->spin, now, spun);
 }
 
 /* The next request into @w->in: its length, or negative when the worker has to go. */
@@ -220,14 +285,17 @@ static ssize_t next_request(struct worker *w)
 	bool spun = false;
 	ssize_t n;
 
+	/* Who was answered runs when this CPU is given up, and not before. */
+	if (w->pinned && l->beside && spin_wanted(&l->spin) == SPIN_BESIDE)
+		await(w, &until, &spun);
 	while (!atomic_load_explicit(&l->stop, memory_order_relaxed)) {
 		n = read(l->fd, w->in, SESSION_IN_SIZE);
 		if (n >= 0) {
-			spin_arrived(&l->spin, now_ns(), spun);
+			arrived(w, spun);
 			return n;
 		}
 		if (errno == EAGAIN)
-			await(l, &until, &spun);
+			await(w, &until, &spun);
 		else if (errno != EINTR && errno != ENOENT) /* ENOENT: aborted while being read */
 			return ret_nerrno();
 	}
@@ -274,6 +342,7 @@ static bool lead(struct worker *w)
 		before_serving(w);
 		serve(w);
 	} while (leads_again(w));
+	unpin(w);
 	return true;
 }
 

@@ -386,8 +386,14 @@ void session_init_get(const struct session *se, struct session_init *ret)
 
 static int start_threads(struct session *se)
 {
+	struct loop *l = &se->loop;
 	int r = notifier_start(se);
 
+	if (l->spin.max_ns) {
+		company_start(&l->company);
+		if (l->company.usable)
+			spin_allow_beside(&l->spin);
+	}
 	if (r == 0)
 		r = loop_start_pacer(&se->loop);
 	for (unsigned i = 0; r == 0 && i < se->nworkers; i++) {
@@ -427,8 +433,11 @@ int session_start(struct session *se, const struct session_opts *o)
 	se->resuming = o->resume != NULL;
 	if (o->resume)
 		se->init = *o->resume;
-	spin_init(&se->loop.spin, (uint64_t)(o->spin_us < 0 ? DEFAULT_SPIN_US : o->spin_us) * 1000,
-		  o->spin_us > 0);
+	spin_init(&se->loop.spin, (uint64_t)(o->spin_us < 0 ? DEFAULT_SPIN_US : o->spin_us) * 1000);
+	if (o->spin_us > 0)
+		spin_always(&se->loop.spin, SPIN_READ);
+	else if (o->spin_us == SESSION_BESIDE)
+		spin_always(&se->loop.spin, SPIN_BESIDE);
 	r = make_workers(se, o->workers > 0 ? o->workers : default_workers());
 	if (r == 0)
 		r = make_fuse(se);
@@ -460,6 +469,7 @@ void session_stop(struct session *se)
 		(void)pthread_join(se->workers[i].thread, NULL);
 	if (se->loop.pacer_runs)
 		(void)pthread_join(se->loop.pacer_thread, NULL);
+	company_stop(&se->loop.company);
 	if (se->fuse)
 		fuse_session_destroy(se->fuse); /* closes the descriptor */
 	else if (se->loop.fd >= 0)

@@ -36,6 +36,9 @@ struct session_init {
 	bool resumable; /* the kernel can send again what nobody answered (Linux 6.9) */
 };
 
+/* As spin_us: keep the other CPU occupied whenever messages come (company.h), if there are two. */
+#define SESSION_BESIDE (-2)
+
 struct session_opts {
 	/* Not NULL: the mount's former process is dead. -EPROTO: we would not have said the same. */
 	const struct session_init *resume;
@@ -49,7 +52,7 @@ struct session_opts {
 	bool rdonly;
 	bool writeback; /* kernel write-back cache; off: docs/performance.md */
 	int workers;    /* 0: default */
-	int spin_us;    /* -1: measured (default 50 us at most); 0: never */
+	int spin_us;    /* -1: measured (default 50 us at most); 0: never; or SESSION_BESIDE */
 };
 
 /* Two steps, because the ovl needs the session for its notifications. */

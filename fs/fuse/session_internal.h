@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fs/fuse/company.h"
 #include "fs/fuse/proto.h"
 #include "fs/fuse/session.h"
 #include "fs/fuse/spin.h"
@@ -36,6 +37,7 @@ struct worker {
 	uint8_t *in, *out;                /* a request, and room for an answer */
 	const struct fuse_in_header *req; /* the request being served, in @in */
 	size_t req_len;
+	bool pinned; /* to the CPU of its callers */
 	/* Requests served, by opcode; written by this worker alone. */
 	_Atomic uint64_t count[PROTO_OP_MAX];
 };
@@ -57,7 +59,10 @@ struct loop {
 	_Atomic uint64_t served;  /* requests that leaders began with */
 	_Atomic uint32_t read_ns; /* running mean of what a READ takes */
 	struct spin spin;         /* the leader's */
-	bool forget_due;          /* the leader's: the last request was a removal */
+	struct company company;   /* the leader's */
+	uint32_t caller;          /* the leader's: whose request came last, 0: not known */
+	bool beside;     /* the leader's: company was begun, and has not been seen to end */
+	bool forget_due; /* the leader's: the last request was a removal */
 	pthread_t pacer_thread;
 	bool pacer_runs;
 };

@@ -1,6 +1,7 @@
 /* The end of a session, from each side, and mounting where it must be refused. */
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include "tests/lib/tap.h"
 #include "tests/unit/fuse/fake_ovl.h"
 #include "tests/unit/fuse/rig.h"
+#include "tests/unit/fuse/threads.h"
 
 static int c_stat(int arg)
 {
@@ -40,6 +42,20 @@ static int c_storm(int arg)
 	}
 }
 
+/* So many, which nobody has asked for before. */
+static int c_misses(int n)
+{
+	struct stat st;
+	char name[32];
+
+	for (int i = 0; i < n; i++) {
+		(void)snprintf(name, sizeof(name), "z%d-%d", (int)getpid(), i);
+		if (stat(name, &st) == 0 || errno != ENOENT)
+			return -EIO;
+	}
+	return 0;
+}
+
 static struct session *start(struct rig *r, struct ovl *o, int workers, int spin_us)
 {
 	struct session_opts opts = {
@@ -54,6 +70,45 @@ static struct session *start(struct rig *r, struct ovl *o, int workers, int spin
 	if (session_new(&se) < 0 || session_start(se, &opts) < 0)
 		tap_fatal("cannot start a session");
 	return se;
+}
+
+static bool pinned(int tid, void *arg)
+{
+	(void)arg;
+	return only_cpu(tid) >= 0;
+}
+
+/* Until a worker is on one CPU, or none is; false: that does not come. */
+static bool becomes(bool on)
+{
+	for (int i = 0; i < 20000 && any_thread("fuse-worker", pinned, NULL) != on; i++)
+		(void)usleep(500);
+	return any_thread("fuse-worker", pinned, NULL) == on;
+}
+
+/* The other CPU is kept occupied while messages come, and after that nobody is kept anywhere. */
+static void test_beside(void)
+{
+	static struct ovl o;
+	struct session *se;
+	struct rig r;
+	int cpus[2];
+
+	if (!keep_cpus(2, cpus))
+		return;
+	rig_open(&r, false);
+	se = start(&r, &o, 3, SESSION_BESIDE);
+	eq_int(rig_do(&r, c_misses, 2000), 0, "served beside company");
+	rig_call(&r, 0, c_misses, 1000000);
+	ok(becomes(true), "who reads is where the caller is");
+	for (int i = 1; i < RIG_CLIENTS; i++)
+		rig_call(&r, i, c_misses, 2000);
+	for (int i = 1; i < RIG_CLIENTS; i++)
+		eq_int(rig_wait(&r, i, 60000), 0, "several are served");
+	(void)kill(r.pid[0], SIGKILL);
+	ok(becomes(false), "and nobody stays there when nothing comes");
+	session_stop(se);
+	rig_close(&r);
 }
 
 /* The second for a request that was under way. */
@@ -104,5 +159,6 @@ int main(void)
 		ok(is_gone(rig_wait(&r, i, 5000)), "client %d is told", i);
 	ok(is_gone(rig_do(&r, c_create, 1)), "and so is who comes later");
 	rig_close(&r);
+	test_beside();
 	return tap_done();
 }
