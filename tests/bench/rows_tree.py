@@ -5,6 +5,7 @@ import subprocess
 import time
 
 import inputs
+import peers
 import rows_calls
 from rows import Row, Target
 
@@ -91,7 +92,7 @@ def grep_tool(bench):
 
 SEARCH = (Target("rg, warm", 1.1, "native"), Target("rg, cold", 1.5, "native"))
 ROWS = [
-    Row("trees", "untar, cp -a and rm -rf of 10,000 files", trees,
+    Row("trees", "untar, cp -a and rm -rf of 10,000 files", trees, peers.ALL,
         targets=[Target(m, 2.0, "overlayfs") for m in ("untar", "cp -a", "rm -rf*")]),
     Row("shared-chunks", "cp of a file whose bytes are in the store", shared_chunks, targets=(Target("*", 0.1, "native"),)),
     Row("search-10k", "10,000 files that were copied there", search(10000), targets=SEARCH),
