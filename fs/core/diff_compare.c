@@ -110,30 +110,21 @@ static bool lists_differ(const struct block_list *a, const struct block_list *b)
 struct facts {
 	const struct obj *o;
 	enum side side;
-	struct rec_inode rec; /* of a recorded one; of a host file what stat(2) says */
+	struct rec_inode rec; /* of a recorded one; of a host file what was seen of it */
 };
 
 static int load(struct diff *d, enum side side, const struct obj *o, struct facts *ret)
 {
-	struct hostsrc *h;
-	struct stat st;
-	int r;
-
 	ret->o = o;
 	ret->side = side;
 	if (o->at == OBJ_STORE)
 		return diff_record(d, side, o->ino, &ret->rec);
-	r = diff_source(d, &o->key, &h);
-	if (r == 0)
-		r = h ? hostsrc_stat(h, o->key.rel, &st) : -ENOENT;
-	if (r < 0)
-		return r;
-	ret->rec.mode = st.st_mode;
-	ret->rec.uid = st.st_uid;
-	ret->rec.gid = st.st_gid;
-	ret->rec.size = (uint64_t)st.st_size;
-	ret->rec.rdev = st.st_rdev;
-	ret->rec.mtime = st.st_mtim;
+	ret->rec.mode = o->mode;
+	ret->rec.uid = o->uid;
+	ret->rec.gid = o->gid;
+	ret->rec.size = o->size;
+	ret->rec.rdev = o->rdev;
+	ret->rec.mtime = o->mtime;
 	return 0;
 }
 

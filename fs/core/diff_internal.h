@@ -113,6 +113,10 @@ struct obj {
 	uint64_t size;
 	struct host_key key; /* OBJ_HOST: where; OBJ_STORE: its origin, if any */
 	bool elsewhere;      /* OBJ_STORE: and that is not where it is shown */
+	/* OBJ_HOST: the rest of what one look at it said */
+	uint32_t uid, gid;
+	uint64_t rdev;
+	struct timespec mtime;
 	/* What its name took over from the host directory; NULL: nothing, or it is not known (DIFF_HIDDEN) */
 	const struct hidden *hidden;
 };

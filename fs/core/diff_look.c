@@ -364,7 +364,11 @@ static int host_object(struct diff *d, const struct dir *dir, const char *name, 
 	*ret = (struct obj){.at = OBJ_HOST,
 			    .mode = st.st_mode,
 			    .size = (uint64_t)st.st_size,
-			    .key = {dir->key.root, rel, dir->key.flags}};
+			    .key = {dir->key.root, rel, dir->key.flags},
+			    .uid = st.st_uid,
+			    .gid = st.st_gid,
+			    .rdev = st.st_rdev,
+			    .mtime = st.st_mtim};
 	return 0;
 }
 
