@@ -1,7 +1,7 @@
 /*
  * fs/fuse/spin.h - how to wait for the next request, decided by measurement.
  *
- * A blocked reader on an idle virtual CPU costs a wakeup of 60-140 us a message. Spinning avoids one of its two halves,
+ * A blocked reader on an idle virtual CPU costs two wakeups of 8 to 70 us a message. Spinning avoids one of its two halves,
  * but costs a busy machine a third of its speed; occupying the other CPU (company.h) avoids both, where there are two. So
  * the ways are measured against each other: the mean gap between arrivals under each, another way tried for a
  * short while at times.
