@@ -33,7 +33,9 @@ static int commit(const char *env, const char *message, const char *label, const
 	cli_wait_begin(&work, e.ctl, "committing");
 	r = ctl_commit(e.ctl, message, label, expect, &diag, &cm);
 	cli_wait_end(&work, e.ctl,
-		     r == -ECANCELED ? "the commit may still be made; rattan log shows it" : NULL);
+		     r == 0            ? NULL
+		     : r == -ECANCELED ? "the commit may still be made; rattan log shows it"
+				       : "nothing was committed");
 	if (r == -ENODATA)
 		return cli_fail(CLI_FAILED, "nothing to commit: %s has not changed since head",
 				client_env(e.client));

@@ -176,6 +176,8 @@ static int skopeo(const struct skopeo *k, const char *doing, const char *const *
 	cleanup_buf struct buf said = {0};
 	int status = 0, r = program_run(argv, out, &said, &status);
 
+	if (r == 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0; /* also when it was told to stop too late */
 	if (transfer_stopped())
 		return diag_set(diag, -ECANCELED, "stopped");
 	if (r < 0)
@@ -186,7 +188,7 @@ static int skopeo(const struct skopeo *k, const char *doing, const char *const *
 				"install the package skopeo");
 	if (WIFSIGNALED(status))
 		return diag_set(diag, -EIO, "skopeo was ended by signal %d", WTERMSIG(status));
-	return WEXITSTATUS(status) ? explain(k, doing, &said, diag) : 0;
+	return explain(k, doing, &said, diag);
 }
 
 /* Where nobody has said what signatures an image needs, it needs none. */

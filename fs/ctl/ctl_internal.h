@@ -51,6 +51,7 @@ struct ctl_argv {
 	/* Of a stream; NULL, or every CTL_TICK_MS in which nothing comes; nonzero ends it. */
 	int (*idle)(void *arg);
 	void *idle_arg;
+	bool ended_well; /* set by it: it ended with 0, which counts also when it was told to stop and its last word was not heard */
 };
 #define CTL_TICK_MS 200
 /* Until there is something to read from @fd, or its end; nonzero is @idle's, which may be NULL: it is not waited. */

@@ -219,25 +219,28 @@ int ctl_await(int fd, int (*idle)(void *arg), void *arg)
 	return r;
 }
 
-static bool has_ended(pid_t pid)
+static bool has_ended(pid_t pid, int *status)
 {
-	pid_t r = waitpid(pid, NULL, WNOHANG);
+	pid_t r = waitpid(pid, status, WNOHANG);
 
 	return r == pid || (r < 0 && errno != EINTR);
 }
 
-static void end(pid_t pid, int patience_ms)
+/* Did it end with 0? */
+static bool end(pid_t pid, int patience_ms)
 {
 	static const struct timespec tick = {.tv_nsec = 20000000};
 	long long until = io_now_ms() + patience_ms;
+	int status = -1;
 
-	while (!has_ended(pid)) {
+	while (!has_ended(pid, &status)) {
 		if (io_now_ms() >= until) {
 			(void)kill(pid, SIGKILL);
 			until = LLONG_MAX;
 		}
 		(void)nanosleep(&tick, NULL);
 	}
+	return status == 0;
 }
 
 /* One message of a stream: its length in four bytes, big-endian, then the message. */
@@ -296,6 +299,6 @@ int ctl_spawn_stream(struct ctl_argv *a, struct diag *diag,
 	}
 	/* Nobody reads on: it ends at its next message. */
 	(void)close(steal_fd(&rd));
-	end(pid, a->std_in || a->in_fd || a->std_out ? STOP_PIPE_MS : STOP_MS);
+	a->ended_well = end(pid, a->std_in || a->in_fd || a->std_out ? STOP_PIPE_MS : STOP_MS);
 	return r;
 }

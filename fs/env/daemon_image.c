@@ -42,6 +42,14 @@ static bool go_on(void *arg, uint64_t done, uint64_t total)
 	return daemon_stream_item(&x->t, CTL_IMAGE_PROGRESS, true, &ctl_table_progress, &p) == 0;
 }
 
+/* Whoever waits may have gone a moment ago, and goes by how we end: it is done all the same. */
+static int tell_end(struct telling *x, const struct ctl_table *table, const void *sum)
+{
+	int r = daemon_stream_item(&x->t, CTL_IMAGE_END, false, table, sum);
+
+	return r == -EPIPE ? 0 : r;
+}
+
 static void prepare(void)
 {
 	(void)signal(SIGPIPE, SIG_IGN);
@@ -97,7 +105,7 @@ int daemon_admin_import(const struct daemon_opts *o)
 	if (r < 0)
 		daemon_stream_error(&x.t, CTL_IMAGE_END, r, &diag);
 	else
-		r = daemon_stream_item(&x.t, CTL_IMAGE_END, false, &ctl_table_import, &sum);
+		r = tell_end(&x, &ctl_table_import, &sum);
 	daemon_stream_release(&x.t);
 	return r;
 }
@@ -183,7 +191,7 @@ int daemon_admin_export(const struct daemon_opts *o)
 	if (r < 0)
 		daemon_stream_error(&x.t, CTL_IMAGE_END, r, &diag);
 	else
-		r = daemon_stream_item(&x.t, CTL_IMAGE_END, false, &ctl_table_export, &sum);
+		r = tell_end(&x, &ctl_table_export, &sum);
 	daemon_stream_release(&x.t);
 	return r;
 }

@@ -287,6 +287,25 @@ for tty in True, False:
     no_new()
     check(not leftover(), "import tar -: nothing goes on", leftover())
 
+print("== what is told too late")
+with open("fs", "w") as f:
+    f.write(f"#!/bin/sh\ncd {here}\necho $$ > late\nuntil test -s code; do sleep 0.02; done\nexit $(cat code)\n")
+os.chmod("fs", 0o755)
+for args, code, said in ((["import", "dir", "big", "new"], 0, "all was done by then"), (["import", "dir", "big", "new"], 1, "nothing was imported"),
+                         (["export", "tar", "big", "dest", "-e", "w"], 0, "all was done by then")):
+    os.environ["RATTAN_FS"] = f"{here}/fs"
+    c = Started(args, False)
+    del os.environ["RATTAN_FS"]
+    until(lambda: os.path.exists("late") and os.path.getsize("late"), "the work is under way")
+    fs = int(open("late").read())
+    c.stop()
+    until(lambda: not listens(c.pid, fs), "it is let go")
+    with open("code", "w") as f:
+        f.write(f"{code}\n")
+    ended(c, f"{args[0]} that ends with {code}", said, c.end())
+    os.remove("late")
+    os.remove("code")
+
 print("== garbage")
 os.mkdir("other")
 for tty in True, False:
