@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MANY  16u /* chunks that are worth a thread */
 /* Chunks: more than two transactions. So many of those that are made are in memory at once. */
@@ -50,23 +51,40 @@ static void *helper_main(void *arg)
 	return NULL;
 }
 
-/* As many as there are other CPUs. Where there is only one the disk is waited for all the same. */
-static unsigned helpers_for(size_t n)
+/* The CPUs of the process, which are its first thread's: the one that puts may be bound to one of them. */
+static unsigned cpus_of_process(cpu_set_t *ret)
 {
-	cpu_set_t set;
-	unsigned cpus =
-		sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
+	return sched_getaffinity(getpid(), sizeof(*ret), ret) == 0 ? (unsigned)CPU_COUNT(ret) : 0;
+}
 
+/* As many as there are other CPUs. Where there is only one the disk is waited for all the same. */
+static unsigned helpers_for(size_t n, unsigned cpus)
+{
 	if (n < MANY)
 		return 0;
 	return cpus <= 2 ? 1 : cpus - 1 < MAKING_HELPERS ? cpus - 1 : MAKING_HELPERS;
 }
 
+/* Without any it only takes longer. */
+static void start_helpers(struct making *k)
+{
+	cpu_set_t set;
+	unsigned cpus = cpus_of_process(&set), helpers = helpers_for(k->n, cpus);
+	pthread_attr_t attr;
+
+	if (pthread_attr_init(&attr) != 0)
+		return;
+	if (cpus)
+		(void)pthread_attr_setaffinity_np(&attr, sizeof(set), &set);
+	while (k->helpers < helpers &&
+	       pthread_create(&k->helper[k->helpers], &attr, helper_main, k) == 0)
+		k->helpers++;
+	(void)pthread_attr_destroy(&attr);
+}
+
 int making_begin(struct making *k, struct store_chunk *c, size_t n, const struct store_making *m,
 		 bool hashed)
 {
-	unsigned helpers = hashed ? 0 : helpers_for(n);
-
 	*k = (struct making){.m = m, .c = c, .n = n, .made = calloc(n ? n : 1, 1)};
 	if (!k->made)
 		return -ENOMEM;
@@ -76,10 +94,8 @@ int making_begin(struct making *k, struct store_chunk *c, size_t n, const struct
 	}
 	(void)pthread_mutex_init(&k->lock, NULL);
 	(void)pthread_cond_init(&k->cond, NULL);
-	/* Without any it only takes longer. */
-	while (k->helpers < helpers &&
-	       pthread_create(&k->helper[k->helpers], NULL, helper_main, k) == 0)
-		k->helpers++;
+	if (!hashed)
+		start_helpers(k);
 	return 0;
 }
 
