@@ -200,7 +200,8 @@ int main(int argc, char **argv)
 	ok(expect(fd, "int\r\n"), "^C reaches the command, and ends neither bwrap nor us");
 	key(fd, "\032");
 	ok(expect(fd, "stopped\r\n"), "^Z stops the caller, for its shell to see");
-	ok(expect(fd, "continued\r\n"), "which continues it");
+	/* Whose end of line it is depends on who is first: the job may have made its terminal raw already. */
+	ok(expect(fd, "continued"), "which continues it");
 	key(fd, "word\n");
 	ok(expect(fd, "read word\r\n"), "and the command reads on");
 	ok(expect(fd, "stops 1\r\n"), "stopped once");
