@@ -119,8 +119,7 @@ int run_begin(struct work *w, const char *env, const char *root, const struct st
 		return -ENOMEM;
 	r = trail_plan(t);
 	if (r < 0)
-		return diag_set(diag, r, "the journal cannot be written: %s; nothing was changed",
-				err_text(r));
+		return diag_set(diag, r, "the journal cannot be written: %s", err_text(r));
 	r = work_stage(w, true);
 	return r < 0 ? diag_set(diag, r, "%s cannot be written to: %s", root, err_text(r)) : 0;
 }
@@ -128,16 +127,17 @@ int run_begin(struct work *w, const char *env, const char *root, const struct st
 /* All is staged: from here on it is either done or undone. */
 static int take_steps(struct work *w, struct diag *diag)
 {
-	struct diag ignored = {0};
 	int r = work_do(w, diag);
 
 	if (r == 0) {
 		r = trail_done(w->t);
 		if (r == 0)
 			return 0;
-		(void)diag_set(diag, r, "the journal cannot be written: %s; nothing was changed",
-			       err_text(r));
-		w->left = work_undo(w, &ignored);
+		(void)diag_set(diag, r, "the journal cannot be written: %s", err_text(r));
+		r = work_failed(w, r, diag);
+		/* The file may say that it is done all the same. */
+		if (w->left)
+			(void)!trail_mark(w->t, TRAIL_READY);
 	}
 	/* What could not be undone the next run tries again. */
 	w->t->nafter = 0;
@@ -207,6 +207,7 @@ static int bring(const struct apply_calls *c, struct plan *p, int base, const st
 	if (r == 0)
 		r = stage_tree(&w, p, diag);
 	r = run_end(&w, base, r, diag);
+	sum->left = (uint64_t)w.left;
 	if (r == 0)
 		sum->id = t.id;
 	return r;

@@ -55,7 +55,10 @@ struct apply_line {
 };
 struct apply_sum {
 	uint64_t done, conflicts, refused;
-	uint64_t id; /* the run's; 0: nothing was done */
+	uint64_t id;   /* the run's; 0: nothing was done */
+	uint64_t runs; /* of apply_back(): that are taken back by now, also when it fails */
+	/* Of the run that failed: what could not be undone, which @diag tells of; the next run tries it again. */
+	uint64_t left;
 };
 
 struct apply_calls {
@@ -67,6 +70,8 @@ struct apply_calls {
 	int (*own)(void *arg, const char *path, struct diag *diag);
 	/* All that the tree shows of its changes lies in the store from here on, and not in host files. */
 	int (*settle)(void *arg, struct diag *diag);
+	/* Of apply_back(): each of the runs' directories, and whether its run is one of @sum->runs; those it did not come to as well. */
+	void (*root)(void *arg, const char *root, bool back);
 	void *arg;
 };
 struct apply_job {
@@ -85,11 +90,13 @@ struct apply_job {
 	bool dry_run;
 	bool force; /* conflicts as well */
 };
-/* What a run that was killed left is put in order first. @sum counts also when nothing is done. */
+/* What a run that was killed left is put in order first. @sum counts also when nothing is done. After a failure
+ * the directory is as it was, but for @sum->left; @diag says what failed, and not that nothing was done. */
 int apply_run(const struct apply_job *j, const struct apply_calls *c, struct diag *diag,
 	      struct apply_sum *sum) MUST_USE;
 
-/* Take the latest run of @env back that was not taken back, with those that were made together with it. -ENODATA: there is none. */
+/* Take the latest run of @env back that was not taken back, with those that were made together with it. -ENODATA: there is none.
+ * A failure leaves those of them that were taken back so, and the rest to the next time; @diag as above. */
 int apply_back(const char *data_dir, const char *env, bool force, const struct apply_calls *c,
 	       struct diag *diag, struct apply_sum *sum) MUST_USE;
 

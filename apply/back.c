@@ -227,6 +227,18 @@ static int latest(int base, const char *env, struct timespec *ret)
 	return -ENODATA;
 }
 
+/* The host is as it was before @of; what is missing is the mark. */
+static int end_back(struct trail *of, struct diag *diag, struct apply_sum *sum)
+{
+	int r = trail_mark(of, TRAIL_TAKEN_BACK);
+
+	sum->runs++;
+	return r < 0 ? diag_set(diag, r,
+				"that %s was taken back cannot be noted in the journal: %s",
+				of->root, err_text(r))
+		     : 0;
+}
+
 static int back_one(int base, struct trail *of, bool force, const struct apply_calls *c,
 		    struct diag *diag, struct apply_sum *sum)
 {
@@ -236,6 +248,7 @@ static int back_one(int base, struct trail *of, bool force, const struct apply_c
 	struct work w = {
 		.t = &t, .root = root, .stage = -1, .progress = c->progress, .arg = c->arg};
 	struct known *known = NULL;
+	const uint64_t conflicts = sum->conflicts;
 	int r = root < 0 ? root : trail_new(base, &t);
 
 	if (r < 0)
@@ -244,7 +257,8 @@ static int back_one(int base, struct trail *of, bool force, const struct apply_c
 	r = back_plan(of, root, base, force, c, &t.steps, sum);
 	if (r == 0 && t.steps.n == 0) {
 		(void)!trail_remove(base, t.id);
-		return 0;
+		/* It was taken back, and could not be marked; or the host has done so. */
+		return sum->conflicts == conflicts ? end_back(of, diag, sum) : 0;
 	}
 	if (r == 0)
 		r = run_begin(&w, of->env, of->root, &st, diag);
@@ -255,9 +269,11 @@ static int back_one(int base, struct trail *of, bool force, const struct apply_c
 		r = stage_old(&w, of, diag);
 	r = run_end(&w, base, r, diag);
 	known_free(known);
-	if (r == 0)
-		sum->id = of->id;
-	return r < 0 ? r : trail_mark(of, TRAIL_TAKEN_BACK);
+	sum->left = (uint64_t)w.left;
+	if (r < 0)
+		return r;
+	sum->id = of->id;
+	return end_back(of, diag, sum);
 }
 
 int apply_back(const char *data_dir, const char *env, bool force, const struct apply_calls *c,
@@ -265,7 +281,7 @@ int apply_back(const char *data_dir, const char *env, bool force, const struct a
 {
 	cleanup_free uint64_t *ids = NULL;
 	cleanup_fd int base = -1;
-	struct timespec when;
+	struct timespec when = {0};
 	size_t n = 0;
 	int r = run_open(data_dir, false, diag, &base);
 
@@ -277,14 +293,19 @@ int apply_back(const char *data_dir, const char *env, bool force, const struct a
 				"nothing of %s was applied that could be taken back", env);
 	if (r == 0)
 		r = trail_list(base, &ids, &n);
-	while (r == 0 && n-- > 0) {
+	while (n-- > 0) {
 		cleanup_trail struct trail t = {.dir_fd = -1, .fd = -1};
+		const uint64_t runs = sum->runs;
 
-		if (trail_load(base, ids[n], &t) == 0 && ours(&t, env) && !t.back &&
-		    t.state == TRAIL_DONE && ident_time_same(&t.time, &when))
+		if (trail_load(base, ids[n], &t) < 0 || !ours(&t, env) || t.back ||
+		    t.state != TRAIL_DONE || !ident_time_same(&t.time, &when))
+			continue;
+		if (r == 0)
 			r = back_one(base, &t, force, c, diag, sum);
+		if (c->root)
+			c->root(c->arg, t.root, sum->runs > runs);
 	}
 	if (r == 0)
 		run_prune(base, env);
-	return r < 0 ? diag_set(diag, r, "it could not be taken back: %s", err_text(r)) : 0;
+	return r < 0 ? diag_set(diag, r, "%s", err_text(r)) : 0;
 }

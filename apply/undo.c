@@ -144,6 +144,16 @@ static int count(const struct step *s, int r, struct diag *diag)
 	return 1;
 }
 
+static int clean(struct work *w, struct diag *diag)
+{
+	int r = work_clean(w);
+
+	if (r == 0)
+		return 0;
+	(void)diag_set(diag, r, "%s cannot be removed: %s", w->t->stage, err_text(r));
+	return 1;
+}
+
 int work_undo(struct work *w, struct diag *diag)
 {
 	const struct steps *l = &w->t->steps;
@@ -154,7 +164,7 @@ int work_undo(struct work *w, struct diag *diag)
 		left += count(&l->v[i], undo_step(w, &l->v[i]), diag);
 	/* What is in the stage now was never the host's, unless something could not go back. */
 	if (left == 0)
-		left += work_clean(w) < 0;
+		left += clean(w, diag);
 	for (size_t i = l->n; i-- > 0;)
 		if (l->v[i].op == STEP_DIR)
 			left += count(&l->v[i], undo_dir(w, &l->v[i]), diag);

@@ -323,26 +323,31 @@ static const char *shown(const struct step *s)
 	return p && *p ? p : "the directory itself";
 }
 
+int work_failed(struct work *w, int r, struct diag *diag)
+{
+	const struct diag what = diag ? *diag : (struct diag){0};
+	struct diag left = {0};
+
+	w->left = work_undo(w, &left);
+	if (!w->left || !diag)
+		return r;
+	*diag = (struct diag){0};
+	return diag_set(diag, r,
+			"%s; and of what was done, this could not be undone: %s; the next apply or "
+			"unapply tries it again, and needs %s/%s for that",
+			what.text, left.text, w->t->root, w->t->stage);
+}
+
 static int failed(struct work *w, const struct step *s, int r, struct diag *diag)
 {
-	struct diag left = {0};
-	int n;
-
-	if (r == -ESTALE)
-		(void)diag_set(diag, r,
-			       "%s was changed on the host in this moment; nothing was applied, "
-			       "try again",
+	if (r == -ECANCELED)
+		(void)diag_set(diag, r, "interrupted");
+	else if (r == -ESTALE)
+		(void)diag_set(diag, r, "%s was changed on the host in this moment: try again",
 			       shown(s));
 	else
-		(void)diag_set(diag, r, "%s: %s; nothing was applied", shown(s), err_text(r));
-	n = w->left = work_undo(w, &left);
-	if (n && diag) {
-		*diag = (struct diag){0};
-		(void)diag_set(diag, r,
-			       "%s: %s; and of what was done, this could not be undone: %s",
-			       shown(s), err_text(r), left.text);
-	}
-	return r;
+		(void)diag_set(diag, r, "%s: %s", shown(s), err_text(r));
+	return work_failed(w, r, diag);
 }
 
 int work_do(struct work *w, struct diag *diag)
@@ -373,11 +378,8 @@ int work_do(struct work *w, struct diag *diag)
 	if (r == 0)
 		r = work_sync(w->stage);
 	if (r < 0) {
-		struct diag left = {0};
-
 		(void)diag_set(diag, r, "the changes could not be made durable: %s", err_text(r));
-		w->left = work_undo(w, &left);
-		return r;
+		return work_failed(w, r, diag);
 	}
 	work_note_time(t);
 	return 0;

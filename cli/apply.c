@@ -106,6 +106,18 @@ static void add_sum(struct apply_sum *to, const struct apply_sum *s)
 		to->id = s->id;
 }
 
+static int tell_failed(int r, const struct diag *diag, const struct apply_sum *sum,
+		       const char *host)
+{
+	const char *more = err_no_room(r) ? ": make room, and apply again" : "";
+	int code = r == -ECANCELED ? 128 + SIGINT : cli_exit_of(r);
+
+	if (sum->left)
+		return cli_fail(code, "%s%s", diag->text, more);
+	return cli_fail(code, "%s; nothing was applied to %s%s",
+			r == -ECANCELED ? "interrupted" : diag->text, host, more);
+}
+
 static int apply_one(struct applying *x, struct apply_dir *d, int tree, const struct timespec *when,
 		     struct apply_sum *sum)
 {
@@ -134,14 +146,8 @@ static int apply_one(struct applying *x, struct apply_dir *d, int tree, const st
 	x->dir = d;
 	r = apply_run(&job, &calls, &diag, &one);
 	cli_bar_clear(&x->bar);
-	if (r == -ECANCELED)
-		return cli_fail(128 + SIGINT, "interrupted; nothing was applied to %s", d->host);
-	if (err_no_room(r))
-		return cli_fail(CLI_FAILED,
-				"%s; nothing was applied to %s: make room, and apply again",
-				*diag.text ? diag.text : err_text(r), d->host);
 	if (r < 0)
-		return cli_fail_errno(r, &diag, "apply");
+		return tell_failed(r, &diag, &one, d->host);
 	add_sum(sum, &one);
 	return -1;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "apply/apply.h"
+#include "base/buf.h"
 #include "cli/cli.h"
 #include "policy/glob.h"
 
@@ -38,6 +39,7 @@ struct applying {
 	sigset_t stops;
 	long long began;
 	cJSON *json;
+	struct buf back, stays; /* of unapply: directories, each with its end */
 };
 
 void apply_dir_release(struct apply_dir *d);

@@ -33,6 +33,8 @@ void applying_release(struct applying *x)
 	free(x->elsewhere);
 	policy_free(x->policy);
 	free(x->data_dir);
+	buf_release(&x->back);
+	buf_release(&x->stays);
 }
 
 static struct apply_dir *dir_of(struct applying *x, const char *path, const char **ret_rest)

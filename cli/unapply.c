@@ -40,9 +40,43 @@ static int list_runs(const char *data_dir, const char *env)
 	return cli_done();
 }
 
+/* For struct apply_calls. A name for which there is no memory is not told. */
+static void on_root(void *arg, const char *root, bool back)
+{
+	struct applying *x = arg;
+
+	(void)!buf_put(back ? &x->back : &x->stays, root, strlen(root) + 1);
+}
+
+static void tell_roots(const struct buf *b, const char *what)
+{
+	for (size_t at = 0; at < b->len; at += strlen((const char *)b->data + at) + 1) {
+		fprintf(stderr, "rattan: %s: ", what);
+		cli_put(stderr, (const char *)b->data + at);
+		fputc('\n', stderr);
+	}
+}
+
+static int tell_failed(const struct applying *x, int r, const struct diag *diag,
+		       const struct apply_sum *sum)
+{
+	const char *more = err_no_room(r) ? ": make room, and unapply again" : "";
+	const char *what = r == -ECANCELED && !sum->left ? "interrupted" : diag->text;
+	int code = r == -ECANCELED ? 128 + SIGINT : cli_exit_of(r);
+
+	code = cli_fail(code, "%s%s%s", what,
+			sum->runs || sum->left ? "" : "; nothing was taken back", more);
+	if (sum->runs) {
+		tell_roots(&x->back, "taken back");
+		tell_roots(&x->stays, "not taken back");
+	}
+	return code;
+}
+
 static int take_back(struct applying *x, const char *env)
 {
-	const struct apply_calls calls = {.line = apply_line, .progress = apply_progress, .arg = x};
+	const struct apply_calls calls = {
+		.line = apply_line, .progress = apply_progress, .root = on_root, .arg = x};
 	struct apply_sum sum;
 	struct diag diag = {0};
 	sigset_t old;
@@ -52,16 +86,10 @@ static int take_back(struct applying *x, const char *env)
 	r = apply_back(x->data_dir, env, x->a->force, &calls, &diag, &sum);
 	cli_bar_clear(&x->bar);
 	(void)sigprocmask(SIG_SETMASK, &old, NULL);
-	if (r == -ECANCELED)
-		return cli_fail(128 + SIGINT, "interrupted; nothing was taken back");
-	if (err_no_room(r))
-		return cli_fail(CLI_FAILED,
-				"%s; nothing was taken back: make room, and unapply again",
-				*diag.text ? diag.text : err_text(r));
 	if (r == -ENODATA)
 		return cli_fail(CLI_NOT_FOUND, "%s", diag.text);
 	if (r < 0)
-		return cli_fail_errno(r, &diag, "unapply");
+		return tell_failed(x, r, &diag, &sum);
 	(void)fflush(stdout);
 	fprintf(stderr, "rattan: %llu taken back\n", (unsigned long long)sum.done);
 	if (sum.conflicts)

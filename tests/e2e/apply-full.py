@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """apply and unapply where there is no room, at the directory's disk or at that of the data directory, which ends at each stage in turn: one
-sentence, the directory as it was, nothing beside it; and with room it goes through."""
+sentence, the directory as it was, nothing beside it; and with room it goes through. Of two directories on two disks, one of them full, the sentence
+says what came back and what did not."""
 # timeout: 400
 import os
 import pathlib
@@ -104,4 +105,42 @@ for full, steps in ("proj", (0, 200, 700, 1400, 1700, 2500, 3500)), ("data", (0,
     os.remove("proj/hog")
     r = run("unapply", "-e", env)
     check(r.returncode == 0 and not differ(was, snapshot("proj/p")), f"{full}: unapply", (r, differ(was, snapshot("proj/p"))))
+
+# ---- two directories that are taken back together ----
+for name in "ab":
+    disk(name)
+    os.mkdir(f"{name}/p")
+
+
+def heads():
+    return {name: pathlib.Path(name, "p/f").read_bytes()[:3] for name in "ab"}
+
+
+ended = set()
+for full in "ab":
+    for name in "ab":
+        pathlib.Path(name, "p/f").write_bytes(b"old" * 100000)
+    env = f"two-{full}"
+    r = run("run", "-e", env, "--overlay", f"{here}/a/p=/workspace", "--overlay", f"{here}/b/p=/home/user/b", "-c",
+            "echo new > /workspace/f; echo new > /home/user/b/f; sync")
+    check(r.returncode == 0, "two directories", r.stderr)
+    r = run("apply", "-e", env)
+    check(r.returncode == 0 and set(heads().values()) == {b"new"}, "both are applied", (r, heads()))
+    leave(full, 0)
+    r = run("unapply", "-e", env)
+    now = heads()
+    back = [name for name in "ab" if now[name] == b"old"]
+    first, *rest = r.stderr.splitlines()
+    check(r.returncode == 1 and now[full] == b"new" and "o space left" in first and first.endswith(": make room, and unapply again"),
+          f"{full} is full: unapply fails", (r, now))
+    check(("nothing was taken back" in first) == (not back), f"{full} is full: it says nothing was taken back only when it is so", (r, now))
+    want = [f"rattan: taken back: {here}/{name}/p" for name in back] + [f"rattan: not taken back: {here}/{full}/p"] if back else []
+    check(rest == want, f"{full} is full: what came back, and what did not", (rest, want))
+    ended.add(len(back))
+    os.remove(f"{full}/hog")
+    r = run("unapply", "-e", env)
+    check(r.returncode == 0 and set(heads().values()) == {b"old"}, f"{full} has room: the rest comes back", (r, heads()))
+    r = run("unapply", "-e", env)
+    check(r.returncode == 3, f"{full}: and that was all", r)
+check(ended == {0, 1}, "the full disk was the first's, and the second's", ended)
 done()

@@ -1,6 +1,7 @@
 /*
  * Whole runs over a host directory and a tree, which is another directory here: what is planned, in words, and what comes of it. Then every rename
- * of a run goes wrong in each way that it can: it fails; the process is gone after it; somebody has put something else there in that moment.
+ * of a run goes wrong in each way that it can: it fails; the process is gone after it; somebody has put something else there in that moment. And
+ * every wait for the disk fails, alone or with all renames after it.
  */
 #include <fcntl.h>
 #include <ftw.h>
@@ -26,12 +27,23 @@ static struct {
 	unsigned at; /* of this one, from 1; 0: of none */
 	enum {
 		FAIL,
-		DIE, /* after it */
-		SWAP /* somebody is faster: @path is another file */
+		STICK, /* it fails, and all after it */
+		DIE,   /* after it */
+		SWAP   /* somebody is faster: @path is another file */
 	} how;
 	const char *path; /* of the host */
 	bool did;
+	bool stuck; /* no rename goes through */
+	bool messy; /* no removal does */
 } hook;
+static struct {
+	unsigned n, at;
+	enum {
+		KEPT,   /* and what was written is there all the same */
+		TORN,   /* its end is not */
+		STICKS, /* it is there, and from then on no rename goes through */
+	} how;
+} syncs;
 
 int __real_renameat2(int, const char *, int, const char *, unsigned);
 int __wrap_renameat2(int from, const char *a, int to, const char *b, unsigned flags);
@@ -58,7 +70,13 @@ int __wrap_renameat2(int from, const char *a, int to, const char *b, unsigned fl
 {
 	int r;
 
-	if (++hook.n != hook.at)
+	if (++hook.n == hook.at && hook.how == STICK)
+		hook.stuck = true;
+	if (hook.stuck) {
+		errno = ENOSPC;
+		return -1;
+	}
+	if (hook.n != hook.at)
 		return __real_renameat2(from, a, to, b, flags);
 	if (hook.how == FAIL) {
 		errno = EIO;
@@ -72,6 +90,46 @@ int __wrap_renameat2(int from, const char *a, int to, const char *b, unsigned fl
 	if (hook.how == DIE)
 		_exit(42);
 	return r;
+}
+
+static int waited(int fd, int r)
+{
+	struct stat st;
+
+	if (++syncs.n != syncs.at)
+		return r;
+	hook.stuck = syncs.how == STICKS;
+	if (syncs.how == TORN && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 &&
+	    ftruncate(fd, st.st_size - 1) < 0)
+		tap_fatal("ftruncate");
+	errno = ENOSPC;
+	return -1;
+}
+
+int __real_fsync(int);
+int __wrap_fsync(int fd);
+int __real_syncfs(int);
+int __wrap_syncfs(int fd);
+
+int __wrap_fsync(int fd)
+{
+	return waited(fd, __real_fsync(fd));
+}
+
+int __wrap_syncfs(int fd)
+{
+	return waited(fd, __real_syncfs(fd));
+}
+
+int __real_unlinkat(int, const char *, int);
+int __wrap_unlinkat(int dir, const char *name, int flags);
+
+int __wrap_unlinkat(int dir, const char *name, int flags)
+{
+	if (!hook.messy)
+		return __real_unlinkat(dir, name, flags);
+	errno = EROFS;
+	return -1;
 }
 
 /* ---- the two directories ---- */
@@ -201,11 +259,11 @@ static int by_path(const void *pa, const void *pb)
 }
 
 static struct policy *policy;
+static struct apply_sum sum;
 
 static int run(bool dry, bool force, struct diag *diag)
 {
 	const struct apply_calls calls = {.line = line};
-	struct apply_sum sum;
 	cleanup_fd int fd = open(tree, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	const struct apply_job job = {.data_dir = data,
 				      .env = "e",
@@ -220,7 +278,7 @@ static int run(bool dry, bool force, struct diag *diag)
 
 	qsort(list, nlist, sizeof(*list), by_path);
 	buf_clear(&said);
-	hook.n = 0;
+	hook.n = syncs.n = 0;
 	*diag = (struct diag){0};
 	return apply_run(&job, &calls, diag, &sum);
 }
@@ -228,10 +286,9 @@ static int run(bool dry, bool force, struct diag *diag)
 static int back(struct diag *diag)
 {
 	const struct apply_calls calls = {.line = line};
-	struct apply_sum sum;
 
 	buf_clear(&said);
-	hook.n = 0;
+	hook.n = syncs.n = 0;
 	*diag = (struct diag){0};
 	return apply_back(data, "e", false, &calls, diag, &sum);
 }
@@ -403,10 +460,146 @@ static void test_failing(unsigned n)
 		r = run(false, false, &d);
 		hook.at = 0;
 		now = snapshot();
-		wrong += r != -EIO || strcmp(before, now) != 0 ||
-			 !strstr(d.text, "nothing was applied");
+		wrong += r != -EIO || strcmp(before, now) != 0 || sum.left != 0 ||
+			 strstr(d.text, "undone");
 	}
 	eq_int(wrong, 0, "each of %u renames fails, and nothing is applied", n);
+}
+
+/* After a failure: the directory is as it was, or what is not is counted and told, and the next run puts it back. */
+static bool as_said(const char *before, const struct diag *d)
+{
+	cleanup_free char *now = snapshot(), *next = NULL;
+	struct diag ignored = {0};
+
+	if (!sum.left)
+		return !strcmp(before, now) && !strstr(d->text, "undone") &&
+		       !strstr(d->text, "nothing was");
+	if (!strstr(d->text, "; and of what was done, this could not be undone: ") ||
+	    !strstr(d->text, "No space left on device; the next apply or unapply tries it again"))
+		return false;
+	if (apply_recover(data, &ignored) != 1)
+		return false;
+	next = snapshot();
+	return !strcmp(before, next);
+}
+
+/* Each rename is the first of those that fail, and what was done before it cannot be undone. */
+static void test_stuck(unsigned n)
+{
+	unsigned wrong = 0, left = 0;
+
+	for (unsigned i = 1; i <= n; i++) {
+		cleanup_free char *before = NULL;
+		struct diag d;
+		int r;
+
+		everything();
+		before = snapshot();
+		hook.at = i;
+		hook.how = STICK;
+		r = run(false, false, &d);
+		hook.at = 0;
+		hook.stuck = false;
+		left += sum.left > 0;
+		wrong += r != -ENOSPC || !as_said(before, &d);
+	}
+	eq_int(wrong, 0, "what could not be undone after each of %u renames is told", n);
+	eq_int(left, n - 1, "after each but the first there was something");
+}
+
+/* All is undone, but the stage stays: which it says. */
+static void test_messy(void)
+{
+	cleanup_free char *before = NULL, *next = NULL;
+	struct diag d;
+
+	everything();
+	before = snapshot();
+	hook.at = 2;
+	hook.how = FAIL;
+	hook.messy = true;
+	eq_int(run(false, false, &d), -EIO, "a rename fails, and nothing can be removed");
+	hook.at = 0;
+	hook.messy = false;
+	ok(sum.left > 0 && strstr(d.text, "cannot be removed: Read-only file system"),
+	   "what is left is told: %s", d.text);
+	eq_int(apply_recover(data, &d), 1, "the next run removes it");
+	next = snapshot();
+	eq_str(next, before, "and all is as it was");
+}
+
+/* How many waits for the disk a run, or its way back, takes. */
+static unsigned waits(bool there)
+{
+	struct diag d;
+
+	syncs.at = 0;
+	everything();
+	if (run(false, false, &d) < 0 || (!there && back(&d) < 0))
+		tap_fatal("%s", d.text);
+	return syncs.n;
+}
+
+static void test_no_disk(int how)
+{
+	unsigned wrong = 0, failed = 0, left = 0;
+
+	for (unsigned i = 1, n = waits(true); i <= n; i++) {
+		cleanup_free char *before = NULL;
+		struct diag d;
+		int r;
+
+		everything();
+		before = snapshot();
+		syncs.at = i;
+		syncs.how = how;
+		r = run(false, false, &d);
+		syncs.at = 0;
+		hook.stuck = false;
+		failed += r < 0;
+		left += r < 0 && sum.left > 0;
+		wrong += r < 0 && !as_said(before, &d);
+	}
+	eq_int(wrong, 0, "a disk that is full at any time: as it was, or told");
+	ok(failed >= 5, "it failed %u times", failed);
+	ok(how == STICKS ? left >= 2 : left == 0, "%u times it could not be undone", left);
+}
+
+/* One way or the other, and what is taken back is counted, also where that could not be noted any more. */
+static void test_no_disk_back(int how)
+{
+	unsigned wrong = 0, counted = 0, left = 0;
+
+	for (unsigned i = 1, n = waits(false); i <= n; i++) {
+		cleanup_free char *before = NULL, *after = NULL, *now = NULL, *next = NULL;
+		struct diag d;
+		bool marked;
+		int r;
+
+		everything();
+		before = snapshot();
+		wrong += run(false, false, &d) != 0;
+		after = snapshot();
+		syncs.at = i;
+		syncs.how = how;
+		r = back(&d);
+		syncs.at = 0;
+		hook.stuck = false;
+		now = snapshot();
+		wrong += sum.runs ? strcmp(before, now) != 0 : r == 0 || !as_said(after, &d);
+		counted += r < 0 && sum.runs > 0;
+		left += r < 0 && sum.left > 0;
+		/* What the disk was not waited for may be on it: it is marked then. */
+		marked = sum.runs && how != TORN;
+		wrong += r < 0 && back(&d) != 0 && !marked;
+		wrong += back(&d) != -ENODATA;
+		next = snapshot();
+		wrong += strcmp(before, next) != 0;
+	}
+	eq_int(wrong, 0, "the same on the way back, and the next time it is through");
+	ok(counted > 0, "taken back, and it failed then: %u times", counted);
+	ok(how == STICKS ? left >= 2 : left == 0, "%u times it could not be undone", left);
 }
 
 static int child(int (*fn)(struct diag *d), unsigned at)
@@ -482,7 +675,7 @@ static void test_swapped(unsigned n, const char *path)
 			continue;
 		}
 		met += r == -ESTALE;
-		if (r < 0 && !strstr(d.text, "nothing was applied"))
+		if (r < 0 && (sum.left != 0 || strstr(d.text, "undone")))
 			wrong++;
 	}
 	eq_int(wrong, 0, "nothing that somebody puts at %s is lost", path);
@@ -507,6 +700,12 @@ int main(void)
 	test_policy();
 	n = renames();
 	test_failing(n);
+	test_stuck(n);
+	test_messy();
+	for (int how = KEPT; how <= STICKS; how++) {
+		test_no_disk(how);
+		test_no_disk_back(how);
+	}
 	test_killed(n);
 	test_swapped(n, "edit");
 	test_swapped(n, "gone");
