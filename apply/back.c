@@ -227,10 +227,11 @@ static int latest(int base, const char *env, struct timespec *ret)
 	return -ENODATA;
 }
 
-/* The host is as it was before @of; what is missing is the mark. */
-static int end_back(struct trail *of, struct diag *diag, struct apply_sum *sum)
+/* The host is as it was before @of; what is missing is the mark. With conflicts (not @all) there is none: the old bytes of those
+ * stay for who forces it. */
+static int end_back(struct trail *of, bool all, struct diag *diag, struct apply_sum *sum)
 {
-	int r = trail_mark(of, TRAIL_TAKEN_BACK);
+	int r = all ? trail_mark(of, TRAIL_TAKEN_BACK) : 0;
 
 	sum->runs++;
 	return r < 0 ? diag_set(diag, r,
@@ -258,7 +259,7 @@ static int back_one(int base, struct trail *of, bool force, const struct apply_c
 	if (r == 0 && t.steps.n == 0) {
 		(void)!trail_remove(base, t.id);
 		/* It was taken back, and could not be marked; or the host has done so. */
-		return sum->conflicts == conflicts ? end_back(of, diag, sum) : 0;
+		return sum->conflicts == conflicts ? end_back(of, true, diag, sum) : 0;
 	}
 	if (r == 0)
 		r = run_begin(&w, of->env, of->root, &st, diag);
@@ -273,7 +274,7 @@ static int back_one(int base, struct trail *of, bool force, const struct apply_c
 	if (r < 0)
 		return r;
 	sum->id = of->id;
-	return end_back(of, diag, sum);
+	return end_back(of, sum->conflicts == conflicts, diag, sum);
 }
 
 int apply_back(const char *data_dir, const char *env, bool force, const struct apply_calls *c,

@@ -167,6 +167,22 @@ check(r.returncode == 4 and p.read("d/file") == "theirs\n" and p.read("d/dir/the
 r = p.apply("--force", "d/file")
 check(r.returncode == 0 and p.read("d/file") == "y\n" and p.read("d/dir/theirs") == "new\n", "unless it is forced", r.stdout + r.stderr)
 
+# ---- what the host has changed since stays, and can still be taken back ----
+p = Project("stays", {f: f"{f}\n" for f in "abcd"})
+before = p.snap()
+p.sh("cd /workspace; echo 1 >> d")
+check(p.apply().returncode == 0, "one apply before")
+p.sh("cd /workspace; for f in a b c; do echo more >> $f; done")
+check(p.apply().returncode == 0, "and one")
+p.write("b", "theirs\n")
+for said in "2 taken back", "0 taken back":
+    r = p.unapply()
+    check(r.returncode == 4 and said in r.stderr and "1 in conflict" in r.stderr and [p.read(f) for f in "abc"] == ["a\n", "theirs\n", "c\n"],
+          "what is in conflict is left alone, each time", r)
+r = p.unapply("--force")
+check(r.returncode == 0 and p.read("b") == "b\n" and p.read("d") == "d\n1\n", "and taken back by force, as was said", r)
+check(p.unapply().returncode == 0 and p.snap() == before, "then the one before it")
+
 # ---- what the sandbox shows from a directory of the host that goes ----
 p = Project("shown", {"a/b/f": "f\n", "a/b/empty/x": "x\n", "a/d/in": "in\n", "file": "f\n"})
 os.remove(f"{p.host}/a/b/empty/x")
