@@ -258,6 +258,8 @@ static int check_chunks(struct tx *x)
 		memcpy(&n, b->data + i, sizeof(n));
 		store_seen_note(x->b->s, &n.d);
 		r = store_chunk_has(x->b->s, x->t, &n.d, n.len);
+		if (r == -ENOENT && x->b->damaged)
+			continue;
 		if (r < 0)
 			return r == -ENOENT ? -EAGAIN : r;
 		x->rec.bytes += store_fresh_take(x->b->s, &n.d, x);

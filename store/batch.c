@@ -61,6 +61,11 @@ void store_batch_uncounted(struct store_batch *b)
 	b->uncounted = true;
 }
 
+void store_batch_damaged(struct store_batch *b)
+{
+	b->damaged = true;
+}
+
 static int op_add(struct store_batch *b, enum op op, enum store_db db, const struct key *k,
 		  const void *v, size_t n)
 {

@@ -46,4 +46,5 @@ struct store_batch {
 	struct buf scratch;
 	bool counts;    /* even if it is empty */
 	bool uncounted; /* the layer's number of batches stays */
+	bool damaged;   /* chunks that are not there may be named */
 };

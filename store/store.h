@@ -160,6 +160,9 @@ int store_batch_inode_gone(struct store_batch *b, store_ino ino) MUST_USE;
 void store_batch_count(struct store_batch *b);
 /* The batch is not counted: what stands on the last one's number is to be applied over this one as well. */
 void store_batch_uncounted(struct store_batch *b);
+/* Chunks that are not there may be named: whoever could put them again has done so, more than once, and what is still missing the store
+ * has lost. What names it is damaged already, and must not keep all else from being stored. */
+void store_batch_damaged(struct store_batch *b);
 /* Everything or nothing, durable, with the journal of what the layer wrote. -ESTALE: the layer is
  * sealed (S1). -EAGAIN: a chunk that a record names is not there (collected meanwhile): put the
  * chunks again and retry with a new batch. The batch is consumed in every case. */

@@ -348,7 +348,8 @@ static int put_with_records(struct content_snap *sn, struct store_batch *b)
 	return r;
 }
 
-/* A chunk that is only referred to: if it was collected, put it again from the cache. */
+/* A chunk that is only referred to: if it was collected, put it again from the cache. One that is nowhere is lost, which is nothing
+ * that a flush could mend. */
 static int renew_ref(struct content_snap *sn, const struct snap_ent *e)
 {
 	struct content_env *env = sn->c->env;
@@ -361,6 +362,8 @@ static int renew_ref(struct content_snap *sn, const struct snap_ent *e)
 	r = cenv_chunk_read(env, &e->digest, 0, tmp, e->len);
 	if (r == 0)
 		r = store_chunks_put(env->store, &chunk, 1);
+	else if (r == -EIO && !store_broken(env->store))
+		r = 0;
 	cenv_buf_put(env, tmp);
 	return r;
 }

@@ -249,7 +249,8 @@ static void keep_frames_out(struct flush *f)
 	pthread_mutex_unlock(&g->lock);
 }
 
-static int store_once(struct flush *f)
+/* @last: what is missing now is not put again. */
+static int store_once(struct flush *f, bool last)
 {
 	struct sync_log *l = &f->o->slog;
 	struct store_batch *b;
@@ -257,6 +258,8 @@ static int store_once(struct flush *f)
 
 	if (r < 0)
 		return r;
+	if (last)
+		store_batch_damaged(b);
 	r = fill_batch(f, b);
 	if (r < 0) {
 		store_batch_abort(b);
@@ -278,9 +281,9 @@ static int store_all(struct flush *f)
 	let_frames_in(f);
 	r = content_snaps_put(f->snaps, f->nsnaps);
 	/* Another process's collector may take a chunk between its put and the record that names it:
-	 * content_snap_store puts it again. */
+	 * content_snap_store puts it again. What it cannot put again in so many times the store has lost. */
 	for (int i = 0; r == 0 && i < EAGAIN_TRIES; i++) {
-		r = store_once(f);
+		r = store_once(f, i == EAGAIN_TRIES - 1);
 		if (r != -EAGAIN)
 			return r;
 		r = 0;
