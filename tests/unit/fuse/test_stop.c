@@ -117,7 +117,8 @@ static bool is_gone(int r)
 	return r == -ENOTCONN || r == -ECONNABORTED;
 }
 
-int main(void)
+/* With an argument: what needs a process in which there was no session before, for one that has threads makes no namespaces. */
+int main(int argc, char **argv)
 {
 	static struct ovl o;
 	struct session_opts bad = {.ovl = &o, .fuse_fd = -1};
@@ -127,7 +128,12 @@ int main(void)
 	struct rig r;
 	int fd, got;
 
+	(void)argv;
 	need_namespaces();
+	if (argc > 1) {
+		test_beside();
+		return tap_done();
+	}
 	session_stop(NULL);
 	ok(session_new(&se) == 0, "a session that never starts");
 	session_stop(se);
@@ -159,6 +165,5 @@ int main(void)
 		ok(is_gone(rig_wait(&r, i, 5000)), "client %d is told", i);
 	ok(is_gone(rig_do(&r, c_create, 1)), "and so is who comes later");
 	rig_close(&r);
-	test_beside();
 	return tap_done();
 }
