@@ -140,7 +140,7 @@ static int take_steps(struct work *w, struct diag *diag)
 			(void)!trail_mark(w->t, TRAIL_READY);
 	}
 	/* What could not be undone the next run tries again. */
-	w->t->nafter = 0;
+	trail_after_drop(w->t);
 	if (w->left == 0 && work_note_undone(w) == 0)
 		(void)!trail_undone(w->t);
 	return r;

@@ -24,8 +24,7 @@ void trail_release(struct trail *t)
 	free(t->env);
 	free(t->root);
 	steps_release(&t->steps);
-	for (size_t i = 0; i < t->nafter; i++)
-		free(t->after[i].path);
+	trail_after_drop(t);
 	free(t->after);
 	*t = (struct trail){.dir_fd = -1, .fd = -1};
 }
@@ -237,6 +236,12 @@ int trail_after_add(struct trail *t, const char *path, const struct ident *id)
 	}
 	t->after[t->nafter] = (struct after){.path = strdup(path), .id = *id};
 	return t->after[t->nafter].path ? (t->nafter++, 0) : -ENOMEM;
+}
+
+void trail_after_drop(struct trail *t)
+{
+	while (t->nafter > 0)
+		free(t->after[--t->nafter].path);
 }
 
 /* ---- reading ---- */

@@ -67,6 +67,7 @@ int trail_done(struct trail *t) MUST_USE;
 int trail_undone(struct trail *t) MUST_USE;
 int trail_mark(struct trail *t, enum trail_state state) MUST_USE;
 int trail_after_add(struct trail *t, const char *path, const struct ident *id) MUST_USE;
+void trail_after_drop(struct trail *t);
 
 /* As the file says. -EBADMSG: it does not. */
 int trail_load(int base_fd, uint64_t id, struct trail *ret) MUST_USE;
