@@ -679,16 +679,25 @@ int node_make(struct ovl *o, struct node *dir, const struct new_inode *what,
 void node_unmake(struct ovl *o, struct node *n);
 
 /* ---- flush.c ---- */
+
+/* Of the one who flushes; @frozen: who holds o->freeze exclusively. */
+int flush_now(struct ovl *o, bool frozen) MUST_USE;
+/* Bytes of files without a name that may stay in memory. */
+static inline size_t orphans_max(const struct ovl *o)
+{
+	return o->dirty_max / 2;
+}
+
+/* ---- flush_group.c ---- */
 int flush_join(struct ovl *o) MUST_USE;
 /* All that is acknowledged is on the disk: by a flush, or in the log. */
 int sync_join(struct ovl *o) MUST_USE;
 /* Wait for the flush under way, or run one: afterwards less is dirty, not necessarily what the caller
  * changed. */
 int flush_relief(struct ovl *o) MUST_USE;
-/* Become the one who flushes, then flush with o->freeze held exclusively by the caller. */
+/* Become the one who flushes, for flush_now. */
 void flush_acquire(struct ovl *o);
 void flush_release(struct ovl *o, int result);
-int flush_now(struct ovl *o, bool frozen) MUST_USE;
 int flush_start(struct ovl *o) MUST_USE;
 void flush_stop(struct ovl *o);
 void flush_kick(struct ovl *o);
