@@ -58,23 +58,33 @@ int ctl_stream_progress(const msgpack_object *item,
 	return r;
 }
 
-int ctl_env_list(const char *data_dir, struct diag *diag,
-		 int (*fn)(void *arg, const struct ctl_env_info *e), void *arg)
+int ctl_admin_list(const char *what, const char *data_dir, struct diag *diag, char **ret_data,
+		   struct buf *raw, struct ctl_rep_doc *ret)
 {
-	cleanup_free char *data = NULL;
-	cleanup_buf struct buf raw = {0};
 	struct ctl_argv a = {.n = 1};
-	struct ctl_rep_doc rep;
-	int r = ctl_admin_argv(&a, "list", data_dir, NULL, &data);
+	int r = ctl_admin_argv(&a, what, data_dir, NULL, ret_data);
 
 	if (r == -ENOENT) /* no store is no error, and leaves no word of one in @diag */
 		return 0;
 	if (r < 0)
 		return diag_set(diag, r, "cannot use the data directory: %s", err_text(r));
+	r = ctl_spawn(&a, NULL, diag, raw, ret);
+	return r < 0 ? r : 1;
+}
+
+int ctl_env_list(const char *data_dir, struct diag *diag,
+		 int (*fn)(void *arg, const struct ctl_env_info *e), void *arg)
+{
+	cleanup_free char *data = NULL;
+	cleanup_buf struct buf raw = {0};
+	struct ctl_rep_doc rep;
+	int r;
+
 	ctl_heal_mounts();
-	r = ctl_spawn(&a, NULL, diag, &raw, &rep);
-	if (r < 0)
+	r = ctl_admin_list("list", data_dir, diag, &data, &raw, &rep);
+	if (r <= 0)
 		return r;
+	r = 0;
 	for (uint32_t i = 0; i < rep.nitems && r == 0; i++) {
 		cleanup_free char *place = NULL;
 		struct ctl_env_info e;

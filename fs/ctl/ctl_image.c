@@ -193,17 +193,12 @@ int ctl_base_list(const char *data_dir, struct diag *diag,
 {
 	cleanup_free char *data = NULL;
 	cleanup_buf struct buf raw = {0};
-	struct ctl_argv a = {.n = 1};
 	struct ctl_rep_doc rep;
-	int r = ctl_admin_argv(&a, "bases", data_dir, NULL, &data);
+	int r = ctl_admin_list("bases", data_dir, diag, &data, &raw, &rep);
 
-	if (r == -ENOENT) /* no store is no error, and leaves no word of one in @diag */
-		return 0;
-	if (r < 0)
-		return diag_set(diag, r, "cannot use the data directory: %s", err_text(r));
-	r = ctl_spawn(&a, NULL, diag, &raw, &rep);
-	if (r < 0)
+	if (r <= 0)
 		return r;
+	r = 0;
 	for (uint32_t i = 0; i < rep.nitems && r == 0; i++) {
 		struct ctl_base_info b;
 

@@ -69,6 +69,9 @@ int ctl_admin_argv(struct ctl_argv *a, const char *what, const char *data_dir, s
 /* The same, of a data directory that is made when it is missing. */
 int ctl_admin_argv_make(struct ctl_argv *a, const char *what, const char *data_dir,
 			struct diag *diag, char **ret_data) MUST_USE;
+/* What "admin @what" lists: 1 with @ret, whose bytes are @raw's; 0 where there is no store. */
+int ctl_admin_list(const char *what, const char *data_dir, struct diag *diag, char **ret_data,
+		   struct buf *raw, struct ctl_rep_doc *ret) MUST_USE;
 /* A message of such a stream that holds a struct ctl_progress, to @fn (may be NULL). */
 int ctl_stream_progress(const msgpack_object *item,
 			int (*fn)(void *arg, const char *stage, uint64_t done, uint64_t total),
