@@ -21,6 +21,14 @@ struct ctl {
 	uint64_t disk; /* 0: none */
 };
 
+/* ctl_conn.c. A request whose answer is one message, with one item of @t when @t is given. */
+int ctl_call(struct ctl *c, struct ctl_req *rq, int fd, struct diag *diag,
+	     const struct ctl_table *t, void *item) MUST_USE;
+/* A request whose answer is a stream of items. After @fn stopped, the rest is read and dropped, so
+ * that the connection stays usable. */
+int ctl_stream(struct ctl *c, struct ctl_req *rq, struct diag *diag, const struct ctl_table *t,
+	       void *item, int (*fn)(void *arg, void *item), void *arg) MUST_USE;
+
 /* The real path of the data directory, made when @make. NULL @data_dir: ctl_data_dir(). */
 int ctl_data_path(const char *data_dir, bool make, struct diag *diag, char **ret) MUST_USE;
 /* The runtime directory of an environment; made when missing. @data: from ctl_data_path. */
