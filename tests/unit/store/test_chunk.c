@@ -97,10 +97,23 @@ static int make_one(void *arg, size_t i, struct store_chunk *c)
 	return 0;
 }
 
+/* Nothing has been given back yet: until the helpers have gone as far ahead as they may. */
+static void let_them_go_ahead(const struct made *m)
+{
+	int was = -1;
+
+	for (int same = 0; same < 50; same = atomic_load(&m->made) == was ? same + 1 : 0) {
+		was = atomic_load(&m->made);
+		(void)usleep(2000);
+	}
+}
+
 static void drop_one(void *arg, size_t i)
 {
 	struct made *m = arg;
 
+	if (atomic_load(&m->dropped) == 0)
+		let_them_go_ahead(m);
 	atomic_fetch_sub(&m->live, 1);
 	atomic_fetch_add(&m->dropped, 1);
 	free(m->bytes[i]);
