@@ -226,7 +226,7 @@ class Bed:
         if self.root and not as_root:
             run(["chown", "-R", f"{self.uid}:{self.gid}", str(work)], check=True)
             who = {"user": self.uid, "group": self.gid, "extra_groups": []}
-        runner = {".mjs": [shutil.which("node", path=env["PATH"]) or "node"], ".py": ["/usr/bin/python3"]}.get(path.suffix, ["bash"])
+        runner = {".mjs": [shutil.which("node", path=env["PATH"]) or "node"], ".py": ["/usr/bin/python3", "-u"]}.get(path.suffix, ["bash"])
         started = time.monotonic()
         timeout = int(h.get("timeout", 120))
         p = subprocess.Popen([*runner, str(path)], cwd=dirs["PWD"], env=env, stdin=subprocess.DEVNULL, text=True,
@@ -238,10 +238,11 @@ class Bed:
         except subprocess.TimeoutExpired:
             # Over with it, but for something that it has left and that holds its output.
             over = p.poll() is not None
+            busy = self.busy()
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(p.pid, signal.SIGKILL)
             self.sweep(work)
-            out, rc = self.rest(p), None
+            out, rc = self.rest(p) + busy, None
         self.sweep(work)
         took = time.monotonic() - started
         last = out.strip().splitlines()[-1] if out.strip() else ""
@@ -253,6 +254,15 @@ class Bed:
             lines = out.strip().splitlines()
             say("fail", name, f"{'left a process behind' if over else 'still running'} after {timeout} s" if rc is None else f"exit {rc}: {last[:200]}", took,
                 [x for x in lines[:-40] if "FAIL" in x] + lines[-40:], [x for x in lines if "FAIL" in x][:5])
+
+    def busy(self):
+        """What the machine is at, for a test that does not end: who computes, and who waits for what."""
+        try:
+            ps = run(["ps", "-eo", "pid,ppid,stat,times,etimes,wchan:20,args", "--sort", "-times", "--cols", "200"], capture_output=True).stdout
+        except OSError as e:
+            return f"\nps: {e}"
+        seen = [x for x in ps.splitlines() if not re.match(r"\s*\d+\s+(2|0)\s", x)]  # but for the kernel's own
+        return "\n".join(["", pathlib.Path("/proc/loadavg").read_text().strip(), *seen[:25]])
 
     def rest(self, p):
         """What it has said; not waiting for who was told nothing of the end."""
