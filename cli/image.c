@@ -195,10 +195,8 @@ static int exported_text(const struct ctl_export_opts *o, const struct ctl_expor
 
 static const char *stopped(const struct ctl_export_opts *o)
 {
-	if (!strcmp(o->dest, "-"))
-		return "the archive on standard output is cut short";
-	return strcmp(o->kind, "tar") ? "what is at the destination is not complete"
-				      : "nothing was exported";
+	return strcmp(o->dest, "-") ? "nothing was exported"
+				    : "the archive on standard output is cut short";
 }
 
 static int run_export(int argc, char **argv)
@@ -267,9 +265,11 @@ const struct cli_command cmd_export = {
 	.args = "dir|tar|oci REV DEST [-e NAME] [--tag TAG] [--squash] [--with-host] [--compress HOW] [--data-dir DIR] [--json]",
 	.summary = "a commit or a base as a directory, a tar archive or an OCI image",
 	.details =
-		"REV: a commit as for rollback, or the name of a base. DEST must not be there yet; - is standard\n"
-		"output, for tar. The same tree gives the same bytes. As root, dir is exact; others get what they\n"
-		"may make, and are told what is missing. What is not committed is not exported. An OCI image has a\n"
+		"REV: a commit as for rollback, or the name of a base. DEST must not be there yet, or be an empty\n"
+		"directory; - is standard output, for tar. DEST is whole or not there: nothing is left of an export\n"
+		"that fails or is stopped, and what a killed one leaves beside it, DEST.rattan-partial-NUMBER, the next\n"
+		"one takes away. The same tree gives the same bytes. As root, dir is exact; others get what they may\n"
+		"make, and are told what is missing. What is not committed is not exported. An OCI image has a\n"
 		"layer for each commit from the base to REV. What REV shows of host directories, as all of the base\n"
 		"'host', is not in the store: it is written with --with-host alone.\n\n"
 		"Examples:\n  rattan export tar head - | zstd > tree.tar.zst\n"

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "fs/image/image_internal.h"
+#include "fs/image/staged.h"
 
 int image_pack_parse(const char *s, enum image_pack *ret)
 {
@@ -50,34 +51,13 @@ static int tar_into(const struct image_export *o, int fd, struct progress *p, st
 	return r < 0 ? r : e;
 }
 
-/* Under its name only when it is whole. */
 static int tar_file(const struct image_export *o, struct progress *p, struct diag *diag,
 		    struct image_out *ret)
 {
-	cleanup_free char *tmp = NULL;
-	cleanup_fd int fd = -1;
-	struct stat st;
-	int r;
+	struct staged s;
+	int r = staged_file(&s, o->dest, diag);
 
-	if (lstat(o->dest, &st) == 0)
-		return diag_set(diag, -EEXIST, "%.300s is there already; choose a new name",
-				o->dest);
-	if (asprintf(&tmp, "%s.partial-%d", o->dest, (int)getpid()) < 0) {
-		tmp = NULL;
-		return -ENOMEM;
-	}
-	fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-	if (fd < 0)
-		return diag_set(diag, ret_nerrno(), "cannot make %.300s: %s", tmp, err_text(errno));
-	r = tar_into(o, fd, p, diag, ret);
-	if (r == 0 && close(steal_fd(&fd)) < 0)
-		r = ret_nerrno();
-	/* A link fails where something came to be meanwhile; a rename would take its place. */
-	if (r == 0 && link(tmp, o->dest) < 0)
-		r = diag_set(diag, ret_nerrno(), "cannot make %.300s: %s", o->dest,
-			     err_text(errno));
-	(void)unlink(tmp);
-	return r;
+	return r < 0 ? r : staged_end(&s, tar_into(o, s.fd, p, diag, ret), diag);
 }
 
 static int tar(const struct image_export *o, struct progress *p, struct diag *diag,
@@ -112,5 +92,5 @@ int image_export(const struct image_export *o, struct diag *diag, struct image_o
 		    : o->kind == IMAGE_TAR ? tar(o, &p, diag, ret)
 					   : to_oci(o, &p, diag, ret);
 	(void)close(fd);
-	return r < 0 ? diag_set(diag, r, "cannot export to %.300s: %s", o->dest, err_text(r)) : 0;
+	return r < 0 ? diag_set(diag, r, "cannot export to %s: %s", o->dest, err_text(r)) : 0;
 }

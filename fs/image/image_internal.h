@@ -172,5 +172,3 @@ int to_dir(const struct image_export *o, struct progress *p, struct diag *diag,
 	   struct image_out *ret) MUST_USE;
 int to_oci(const struct image_export *o, struct progress *p, struct diag *diag,
 	   struct image_out *ret) MUST_USE;
-/* A directory that is not there yet, or is empty and the caller's own. */
-int dest_dir(const char *path, struct diag *diag, int *ret_fd) MUST_USE;

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "fs/image/oci_steps.h"
+#include "fs/image/staged.h"
 
 #define PART "blobs/sha256/.part"
 
@@ -274,20 +275,26 @@ static int put_image(const struct image_export *o, int dir, struct oci_steps *x,
 	return r;
 }
 
+static int fill(const struct image_export *o, int dir, struct oci_steps *x, struct progress *p,
+		struct diag *diag, struct image_out *ret)
+{
+	if (fchmod(dir, 0755) < 0 || mkdirat(dir, "blobs", 0755) < 0 ||
+	    mkdirat(dir, "blobs/sha256", 0755) < 0)
+		return ret_nerrno();
+	return put_image(o, dir, x, p, diag, ret);
+}
+
 int to_oci(const struct image_export *o, struct progress *p, struct diag *diag,
 	   struct image_out *ret)
 {
-	cleanup_fd int dir = -1;
 	struct oci_steps x;
+	struct staged s;
 	int r = oci_steps_find(o->store, o->layer, o->squash, &x, diag);
 
 	if (r == 0)
-		r = dest_dir(o->dest, diag, &dir);
-	if (r == 0 && (fchmod(dir, 0755) < 0 || mkdirat(dir, "blobs", 0755) < 0 ||
-		       mkdirat(dir, "blobs/sha256", 0755) < 0))
-		r = ret_nerrno();
+		r = staged_dir(&s, o->dest, diag);
 	if (r == 0)
-		r = put_image(o, dir, &x, p, diag, ret);
+		r = staged_end(&s, fill(o, s.fd, &x, p, diag, ret), diag);
 	oci_steps_release(&x);
 	return r;
 }

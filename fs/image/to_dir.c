@@ -10,6 +10,7 @@
 #include "base/io.h"
 #include "fs/core/ovl.h"
 #include "fs/image/image_internal.h"
+#include "fs/image/staged.h"
 
 struct writing {
 	const struct image_export *o;
@@ -25,47 +26,8 @@ struct writing {
 
 static int fail(struct writing *w, int r, const char *what)
 {
-	return diag_set(w->diag, r, "cannot %s %.150s/%.200s: %s; what is there is not complete",
-			what, w->o->dest, w->path, err_text(r));
-}
-
-int dest_dir(const char *path, struct diag *diag, int *ret_fd)
-{
-	cleanup_fd int fd = -1;
-	cleanup_dir DIR *d = NULL;
-	struct dirent *e;
-	struct stat st;
-	int dup_fd;
-
-	if (mkdir(path, 0700) < 0 && errno != EEXIST)
-		return diag_set(diag, ret_nerrno(), "cannot make %.300s: %s", path,
-				err_text(errno));
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return diag_set(diag, errno == ENOTDIR ? -EEXIST : ret_nerrno(),
-				"%.300s is there and no directory; choose a new name", path);
-	if (fstat(fd, &st) < 0)
-		return ret_nerrno();
-	if (st.st_uid != geteuid())
-		return diag_set(
-			diag, -EEXIST,
-			"%.300s is another user's, who could change what is written; choose a new name",
-			path);
-	dup_fd = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	d = dup_fd < 0 ? NULL : fdopendir(dup_fd);
-	if (!d) {
-		cleanup_fdp(&dup_fd);
-		return diag_set(diag, ret_nerrno(), "cannot read %.300s: %s", path,
-				err_text(errno));
-	}
-	while ((e = readdir(d)))
-		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-			return diag_set(
-				diag, -EEXIST,
-				"%.300s is not empty; choose a new name or an empty directory",
-				path);
-	*ret_fd = steal_fd(&fd);
-	return 0;
+	return diag_set(w->diag, r, "cannot %s %s/%s: %s; nothing was exported", what, w->o->dest,
+			w->path, err_text(r));
 }
 
 /* ---- attributes ---- */
@@ -258,21 +220,27 @@ static int leave(void *arg, struct ovl *o, const struct tree_entry *t)
 	return put_attr(w, o, t, dir);
 }
 
-int to_dir(const struct image_export *o, struct progress *p, struct diag *diag,
-	   struct image_out *ret)
+static int fill(const struct image_export *o, int root, struct progress *p, struct diag *diag,
+		struct image_out *ret)
 {
-	struct writing w = {.o = o, .p = p, .diag = diag, .done = ret, .is_root = geteuid() == 0};
+	struct writing w = {
+		.o = o, .p = p, .diag = diag, .done = ret, .is_root = geteuid() == 0, .root = root};
 	struct tree_visit v = {.enter = enter, .leave = leave, .arg = &w, .p = p};
-	cleanup_fd int root = -1;
-	int r = dest_dir(o->dest, diag, &root);
+	int r;
 
-	if (r < 0)
-		return r;
-	w.root = root;
 	w.fd = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (w.fd < 0)
 		return ret_nerrno();
 	r = tree_walk(o->store, o->layer, &v, diag);
 	cleanup_fdp(&w.fd);
 	return r;
+}
+
+int to_dir(const struct image_export *o, struct progress *p, struct diag *diag,
+	   struct image_out *ret)
+{
+	struct staged s;
+	int r = staged_dir(&s, o->dest, diag);
+
+	return r < 0 ? r : staged_end(&s, fill(o, s.fd, p, diag, ret), diag);
 }

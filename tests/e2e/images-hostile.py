@@ -177,7 +177,7 @@ for _ in range(100):
     if subprocess.run(["pgrep", "-f", f"rattan-fs admin export.*{here}"], capture_output=True).returncode:
         break
     time.sleep(0.2)
-check(not [n for n in os.listdir(".") if n.startswith("cut.tar.partial")], "no part is left", os.listdir("."))
+check(not [n for n in os.listdir(".") if n.startswith("cut.tar.")], "no part is left", os.listdir("."))
 r = rt("fsck")
 check(r.returncode == 0, "the store is whole", (r.stdout + r.stderr)[-400:])
 done()

@@ -7,7 +7,6 @@ import os
 import pty
 import re
 import select
-import shutil
 import signal
 import socket
 import struct
@@ -253,18 +252,13 @@ def no_dest():
     check(not [n for n in os.listdir(".") if "dest" in n], "nothing at the destination", os.listdir("."))
 
 
-def in_part():
-    check(not os.path.exists("dest/index.json"), "no image yet")
-    shutil.rmtree("dest")
-
-
 LONG = [
     (["import", "dir", "big", "new"], "importing", "nothing was imported", no_new),
     (["import", "tar", "big.tar", "new"], "importing", "nothing was imported", no_new),
     (["import", "oci", "oci", "new"], "importing", "nothing was imported", no_new),
-    (["export", "dir", "big", "dest"], "exporting", "what is at the destination is not complete", in_part),
+    (["export", "dir", "big", "dest"], "exporting", "nothing was exported", no_dest),
     (["export", "tar", "big", "dest"], "exporting", "nothing was exported", no_dest),
-    (["export", "oci", "big", "dest"], "exporting", "what is at the destination is not complete", in_part),
+    (["export", "oci", "big", "dest"], "exporting", "nothing was exported", no_dest),
     (["fsck"], "checking", "not all was checked", lambda: None),
 ]
 for args, verb, said, after in LONG:

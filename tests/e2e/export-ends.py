@@ -1,0 +1,216 @@
+#!/usr/bin/python3
+"""An export is at its destination whole or not at all: when it fails, is told to stop, or is killed; what a killed one has left beside is
+gone after the next one of the same name. Nothing is timed: an export is stopped in the midst of its work when that shows on the disk."""
+import glob
+import os
+import resource
+import shutil
+import signal
+import stat
+import subprocess
+import time
+
+from lib import check, done, here, rattan
+
+MARK = ".rattan-partial-"
+LIMIT = 120
+
+
+def rt(*args, **kw):
+    return subprocess.run([rattan, *args], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=LIMIT * 2, **kw)
+
+
+def says(code, text, *args, **kw):
+    r = rt(*args, **kw)
+    check(r.returncode == code and text in r.stdout + r.stderr, f"{' '.join(args)}: {code}, {text}", (r.returncode, (r.stdout + r.stderr)[-300:]))
+    return r
+
+
+def left(dest="dest"):
+    return sorted(n for n in os.listdir(os.path.dirname(dest) or ".") if n.startswith(os.path.basename(dest)[:200]) and MARK in n)
+
+
+def whole(kind, dest="dest"):
+    """What a second one says is the same; and it is taken away."""
+    shutil.rmtree("again", ignore_errors=True)
+    rt("export", kind, "big", "again")
+    if kind == "tar":
+        same = open(dest, "rb").read() == open("again", "rb").read()
+        os.remove(dest)
+        os.remove("again")
+    else:
+        for d in dest, "again":
+            for path, dirs, files in os.walk(d):
+                for n in files:
+                    os.chmod(f"{path}/{n}", 0o644)
+                for n in dirs:
+                    check(kind == "oci" or n != "shut" or stat.S_IMODE(os.lstat(f"{path}/{n}").st_mode) == 0, "modes are what they were", n)
+                    os.chmod(f"{path}/{n}", 0o755)
+        same = subprocess.run(["diff", "-r", dest, "again"], capture_output=True).returncode == 0
+        shutil.rmtree(dest)
+        shutil.rmtree("again")
+    check(same, f"export {kind}: it is whole")
+
+
+def admin(pid):
+    """What does the work for it."""
+    try:
+        of = [int(p) for p in open(f"/proc/{pid}/task/{pid}/children").read().split()]
+        return [p for p in of if b"\0admin\0export\0" in open(f"/proc/{p}/cmdline", "rb").read()]
+    except OSError:
+        return []
+
+
+def in_the_midst(kind, dest, what):
+    """@what is done to the export, given as (rattan, rattan-fs), when there is a part of it; tried until it was in time."""
+    for _ in range(50):
+        p = subprocess.Popen([rattan, "export", kind, "big", dest], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        fs = []
+        while p.poll() is None:
+            fs = fs or admin(p.pid)
+            at = glob.glob(glob.escape(dest)[:200] + "*" + MARK + "*")
+            try:
+                if fs and at and (os.path.getsize(at[0]) if kind == "tar" else os.listdir(at[0])):
+                    os.kill(fs[0], signal.SIGSTOP)
+                    break
+            except OSError:
+                pass
+        if p.poll() is None and left(dest) and not os.path.exists(dest):
+            what(p, fs[0])
+            return p.communicate(timeout=LIMIT), p.returncode
+        if fs and p.poll() is None:
+            os.kill(fs[0], signal.SIGCONT)
+        p.communicate(timeout=LIMIT)
+        if os.path.isdir(dest):
+            subprocess.run(["chmod", "-R", "u+rwx", dest])
+            shutil.rmtree(dest)
+        elif os.path.exists(dest):
+            os.remove(dest)
+    check(False, f"export {kind}: was never seen at work")
+    done()
+
+
+def listens(pid, fs):
+    """Is @pid at the other end of what @fs tells?"""
+    try:
+        pipe = os.readlink(f"/proc/{fs}/fd/3")
+        return pipe in [os.readlink(f"/proc/{pid}/fd/{f}") for f in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:
+        return False
+
+
+def stopped(p, fs):
+    p.send_signal(signal.SIGINT)
+    until = time.monotonic() + LIMIT
+    while listens(p.pid, fs) and time.monotonic() < until:
+        time.sleep(0.01)
+    os.kill(fs, signal.SIGCONT)
+
+
+def killed(p, fs):
+    os.kill(fs, signal.SIGKILL)
+
+
+def starter_killed(p, fs):
+    p.kill()
+    p.wait()
+    os.kill(fs, signal.SIGCONT)
+    for _ in range(LIMIT * 50):
+        if not os.path.exists(f"/proc/{fs}"):
+            return
+        time.sleep(0.02)
+    check(False, "the work ends with who started it")
+
+
+os.makedirs("big/d/deep/" + "/".join("abcdefgh" * 10))
+os.makedirs("big/a/shut")
+for i in range(24):
+    with open(f"big/d/{i}", "wb") as f:
+        f.write(os.urandom(1 << 20))
+with open("big/a/shut/f", "w") as f:
+    f.write("x")
+for i in range(500):
+    with open(f"big/a/{i}", "w") as f:
+        f.write(f"{i}\n")
+subprocess.run(["tar", "cf", "big.tar", "--mode=a=", "big/a/shut"], check=True)  # closed already in the archive
+subprocess.run(["tar", "rf", "big.tar", "--exclude=shut", "big"], check=True)
+subprocess.run(["tar", "rf", "big.tar", "--mode=a=", "--no-recursion", "big/a/shut"], check=True)
+check(rt("import", "tar", "big.tar", "big", "--strip", "1").returncode == 0, "import")
+
+for kind in "dir", "tar", "oci":
+    print("==", kind)
+    (_, err), code = in_the_midst(kind, "dest", stopped)
+    check(code == -signal.SIGINT and "interrupted; nothing was exported" in err, f"export {kind}: stopped", (code, err))
+    check(not left() and not os.path.exists("dest"), f"export {kind}: nothing is left when it was stopped", os.listdir("."))
+    in_the_midst(kind, "dest", starter_killed)
+    check(not left() and not os.path.exists("dest"), f"export {kind}: nothing is left when who started it was killed", os.listdir("."))
+    _, code = in_the_midst(kind, "dest", killed)
+    check(code == 1 and len(left()) == 1 and not os.path.exists("dest"), f"export {kind}: a killed one leaves a part beside", (code, os.listdir(".")))
+    was = left()
+    # What only looks like it stays.
+    for n in "dest.rattan-partial-x1", "dest.rattan-partial-", "dest2.rattan-partial-12":
+        with open(n, "w") as f:
+            f.write("mine\n")
+    says(0, "", "export", kind, "big", "dest")
+    check(left() == ["dest.rattan-partial-", "dest.rattan-partial-x1", "dest2.rattan-partial-12"], f"export {kind}: the next one takes {was} away", left())
+    for n in left():
+        os.remove(n)
+    says(4, "not empty" if kind != "tar" else "is there already", "export", kind, "big", "dest")
+    whole(kind)
+
+    r = says(1, "File too large", "export", kind, "big", "dest", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (600000, 600000)))
+    check(not left() and not os.path.exists("dest"), f"export {kind}: nothing is left of one that fails", os.listdir("."))
+
+    print("== at work at once")
+
+    def another(p, fs):
+        says(0, "", "export", kind, "big", "dest")
+        check(len(left()) == 1, f"export {kind}: what another is filling is not taken away", os.listdir("."))
+        os.kill(fs, signal.SIGCONT)
+
+    (_, err), code = in_the_midst(kind, "dest", another)
+    check(code == 4 and "File exists" in err, f"export {kind}: the later one does not take the place of the first", (code, err))
+    check(not left(), f"export {kind}: and leaves nothing", os.listdir("."))
+    whole(kind)
+
+    long = "n" * 255
+    _, code = in_the_midst(kind, long, killed)
+    check(len(left(long)) == 1, "a name as long as can be", os.listdir("."))
+    says(0, "", "export", kind, "big", long)
+    check(not left(long), "a long name's leftover is taken away", os.listdir("."))
+    whole(kind, long)
+
+print("== into an empty directory that is there")
+for kind in "dir", "oci":
+    os.mkdir("dest", 0o700)
+    says(0, "", "export", kind, "big", "dest")
+    whole(kind)
+    if os.geteuid():
+        os.makedirs("kept/dest")
+        os.chmod("kept/dest", 0o750)
+        os.chmod("kept", 0o555)
+        says(0, "", "export", kind, "big", "kept/dest")
+        os.chmod("kept", 0o755)
+        whole(kind, "kept/dest")
+        os.mkdir("kept/dest", 0o750)
+        os.chmod("kept", 0o555)
+        says(1, "File too large", "export", kind, "big", "kept/dest", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (600000, 600000)))
+        check(os.listdir("kept/dest") == [] and stat.S_IMODE(os.lstat("kept/dest").st_mode) == 0o750, "where nothing can be made beside, it is emptied again",
+              os.listdir("kept/dest"))
+        says(3, "cannot write to", "export", kind, "big", "nowhere/dest")
+        says(1, "Permission denied", "export", kind, "big", "kept/other")
+        os.chmod("kept", 0o755)
+        shutil.rmtree("kept")
+
+print("== what cannot be taken away is named")
+if os.geteuid():
+    os.mkdir("dest.rattan-partial-7")
+    os.makedirs("dest.rattan-partial-7/d")
+    os.symlink(here + "/big", "dest.rattan-partial-7/l")
+    with open("dest.rattan-partial-7/d/f", "w") as f:
+        f.write("x")
+    says(0, "", "export", "dir", "big", "dest")
+    check(not left() and len(os.listdir("big/d")) == 25, "links are not followed", os.listdir("big"))
+    subprocess.run(["chmod", "-R", "u+rwx", "dest"])
+    shutil.rmtree("dest")
+done()
