@@ -192,6 +192,9 @@ int ctl_env_remove(const char *data_dir, const char *env, bool force, struct dia
 
 /* ---- commits as read-only mounts on the host ---- */
 
+/* Time for a server to put away what it had: on a slow disk each of its transactions may take a second. */
+#define END_MS 30000
+
 /* Also one whose server is stuck, or died. */
 static bool is_ours(const char *dir)
 {
@@ -208,6 +211,7 @@ int ctl_mount(const char *data_dir, const char *env, const char *rev, const char
 	struct ctl_argv a = {.n = 1};
 	cleanup_fd int lock = -1;
 	struct ctl_rep_doc rep;
+	bool mounted;
 	int r = ctl_data_path(data_dir, false, diag, &data);
 
 	if (r < 0)
@@ -221,8 +225,11 @@ int ctl_mount(const char *data_dir, const char *env, const char *rev, const char
 		r = ctl_place_lock(place, diag, &lock);
 	if (r < 0)
 		return r;
-	/* One that failed just now may still be ending. */
-	if (ctl_place_wait_gone(place, is_ours(real) ? 0 : 5000) < 0)
+	/* One that failed just now may still be ending, and who unmounts by other means tells the server nothing. */
+	mounted = is_ours(real);
+	if (!mounted)
+		ctl_place_end_mount(place);
+	if (ctl_place_wait_gone(place, mounted ? 0 : END_MS) < 0)
 		return diag_set(diag, -EBUSY, "a commit is mounted at %s already", dir);
 	(void)ctl_place_heal(place);
 	ctl_argv_add(&a, "mount");
@@ -304,10 +311,13 @@ int ctl_umount(const char *dir, struct diag *diag)
 	if (r < 0)
 		return diag_set(diag, r, "cannot unmount %s: %s", dir,
 				said[0] ? said : err_text(r));
-	/* Its server ends by itself; a mount at the same place right afterwards must not meet it. */
+	/* The kernel tells its server only when no namespace has a copy of the mount any more, and each one that was made
+	 * meanwhile has: an environment's keeper would keep the state from being collected for as long as it lives. A mount
+	 * at the same place right afterwards must not meet the server. */
 	if (ctl_place_mount(path, NULL, &place) < 0 || ctl_place_lock(place, NULL, &lock) < 0)
 		return 0;
-	if (ctl_place_wait_gone(place, 5000) == 0)
+	ctl_place_end_mount(place);
+	if (ctl_place_wait_gone(place, END_MS) == 0)
 		ctl_place_remove(place);
 	return 0;
 }

@@ -240,7 +240,7 @@ int ctl_place_lock(const char *place, struct diag *diag, int *ret_fd)
 void ctl_place_remove(const char *place)
 {
 	/* The lock last: who waits for it finds it gone and starts over. */
-	static const char *const files[] = {"sock", "hostmount", "log", "alive", "lock"};
+	static const char *const files[] = {"sock", "hostmount", "end", "log", "alive", "lock"};
 	cleanup_free char *mnt = NULL;
 
 	if (ctl_place_alive(place))
@@ -276,6 +276,15 @@ int ctl_place_wait_gone(const char *place, unsigned timeout_ms)
 		(void)nanosleep(&ts, NULL);
 	}
 	return 0;
+}
+
+void ctl_place_end_mount(const char *place)
+{
+	/* Without a reader there is nobody to tell. */
+	cleanup_fd int fd = place_file(place, "end", O_WRONLY | O_NONBLOCK);
+
+	if (fd >= 0)
+		(void)!write(fd, "", 1);
 }
 
 static void unmount_helper(const char *dir)

@@ -4,10 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/mounts.h"
 #include "fs/core/ovl.h"
 #include "fs/ctl/ctl_msg.h"
 #include "fs/env/daemon_internal.h"
@@ -25,6 +27,7 @@ struct shown {
 	store_layer
 		own; /* what is written goes here, and away with the mount; 0: it is read-only */
 	int own_fd;  /* the same for it */
+	int told_fd; /* readable when somebody has unmounted it; -1: nobody knows of us */
 	bool up;
 };
 
@@ -88,9 +91,36 @@ static int show(struct shown *m, const struct daemon_opts *o, struct diag *diag)
 	return session_start(m->se, &so);
 }
 
+/* R/<id>/end, a pipe with a name: who has unmounted writes to it. */
+static int hear_end(struct shown *m, const char *run_dir, struct diag *diag)
+{
+	char path[4096], old;
+	int r = daemon_run_file(run_dir, "end", path, sizeof(path));
+
+	if (r < 0)
+		return r;
+	if (mkfifo(path, 0600) == 0 || errno == EEXIST)
+		/* For writing as well: without a writer it would be readable all the time. */
+		m->told_fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+	if (m->told_fd < 0)
+		return diag_set(diag, ret_nerrno(), "cannot make %s: %s", path, err_text(errno));
+	/* What a server before us was told and did not live to hear. */
+	while (read(m->told_fd, &old, 1) > 0)
+		;
+	return 0;
+}
+
+/* What somebody else has mounted there meanwhile is not ours to take away. */
+static bool still_there(const char *dir)
+{
+	bool ours;
+
+	return mounts_at(dir, &ours) < 0 || ours;
+}
+
 static void unshow(struct shown *m, const char *dir, bool ended)
 {
-	if (m->up && !ended)
+	if (m->up && !ended && still_there(dir))
 		(void)!mount_detach(dir, geteuid() != 0);
 	if (m->ovl)
 		ovl_notify_end(m->ovl);
@@ -106,14 +136,16 @@ static void unshow(struct shown *m, const char *dir, bool ended)
 		(void)!store_layers_discard(m->store, &m->own, 1);
 	cleanup_fdp(&m->own_fd);
 	cleanup_fdp(&m->pin_fd);
+	cleanup_fdp(&m->told_fd);
 	store_close(m->store);
 }
 
-/* Until it is unmounted, or told to end. */
+/* Until it is unmounted, or told to end. True: the kernel says that it is nowhere any more. */
 static bool wait_end(struct shown *m, int signal_fd)
 {
 	struct pollfd p[] = {{.fd = signal_fd, .events = POLLIN},
-			     {.fd = session_ended_fd(m->se), .events = POLLIN}};
+			     {.fd = session_ended_fd(m->se), .events = POLLIN},
+			     {.fd = m->told_fd, .events = POLLIN}};
 
 	while (poll(p, ARRAY_SIZE(p), -1) < 0 && errno == EINTR)
 		;
@@ -124,7 +156,7 @@ int daemon_mount(const struct daemon_opts *o)
 {
 	cleanup_fd int alive = -1, signal_fd = -1;
 	struct diag diag = {0};
-	struct shown m = {.pin_fd = -1, .own_fd = -1};
+	struct shown m = {.pin_fd = -1, .own_fd = -1, .told_fd = -1};
 	int ready_fd = o->ready_fd, r;
 	bool parent, ended = false;
 
@@ -135,6 +167,8 @@ int daemon_mount(const struct daemon_opts *o)
 		r = daemon_prepare(&signal_fd);
 	if (r == 0 && o->run_dir)
 		r = daemon_alive(o->run_dir, &diag, &alive);
+	if (r == 0 && o->run_dir)
+		r = hear_end(&m, o->run_dir, &diag);
 	if (r == 0)
 		r = show(&m, o, &diag);
 	if (r == 0)

@@ -2,11 +2,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -265,6 +269,62 @@ static pid_t server_of(const char *dir)
 	return -1;
 }
 
+/* It may be in its last steps. */
+static void no_server(const char *dir, const char *what)
+{
+	for (int i = 0; i < 500 && server_of(dir) > 0; i++)
+		(void)usleep(10000);
+	ok(server_of(dir) < 0, "%s", what);
+}
+
+/* A process with a copy of all mounts, as each keeper has; it ends when it is killed. */
+static pid_t copy_mounts(void)
+{
+	int up[2];
+	char c;
+	pid_t pid = pipe(up) == 0 ? fork() : -1;
+
+	if (pid == 0) {
+		if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0 ||
+		    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+		    write(up[1], "", 1) != 1)
+			_exit(1);
+		for (;;)
+			(void)pause();
+	}
+	(void)close(up[1]);
+	ok(read(up[0], &c, 1) == 1, "a namespace with copies");
+	(void)close(up[0]);
+	return pid;
+}
+
+/* The kernel does not tell the server of a mount that it is gone as long as there is a copy of it. */
+static void copied_mounts(const struct place *p, const char *dir)
+{
+	char *by_hand[] = {(char[]){"fusermount3"}, (char[]){"-u"}, (char *)(uintptr_t)dir, NULL};
+	struct diag d = {0};
+	pid_t copy, hand;
+	int status = -1;
+
+	eq_int(ctl_mount(p->data, "ov", "head", dir, false, &d), 0, "a mount: %s", d.text);
+	copy = copy_mounts();
+	eq_int(ctl_umount(dir, &d), 0, "is unmounted while there is a copy: %s", d.text);
+	no_server(dir, "and its server is gone");
+	eq_int(ctl_mount(p->data, "ov", "head", dir, true, &d), 0, "another: %s", d.text);
+	(void)kill(copy, SIGKILL);
+	(void)waitpid(copy, NULL, 0);
+	copy = copy_mounts();
+	ok(posix_spawnp(&hand, by_hand[0], NULL, NULL, by_hand, environ) == 0 &&
+		   waitpid(hand, &status, 0) == hand && status == 0,
+	   "unmounted by hand, with a copy");
+	eq_int(ctl_mount(p->data, "ov", "head", dir, false, &d), 0,
+	       "its place can be used again: %s", d.text);
+	eq_int(ctl_umount(dir, &d), 0, "unmount: %s", d.text);
+	no_server(dir, "none is left");
+	(void)kill(copy, SIGKILL);
+	(void)waitpid(copy, NULL, 0);
+}
+
 static void host_mounts(const struct place *p)
 {
 	char dir[96], text[64], new_dir[128];
@@ -283,9 +343,7 @@ static void host_mounts(const struct place *p)
 	eq_int(ctl_mount(p->data, "ov", "base", dir, false, NULL) < 0, 1, "not twice at one place");
 	eq_int(ctl_umount(dir, &d), 0, "unmount: %s", d.text);
 	eq_int(slurp(dir, "workspace/f", text), -ENOENT, "gone");
-	for (int i = 0; i < 500 && server_of(dir) > 0; i++)
-		(void)usleep(10000);
-	ok(server_of(dir) < 0, "and so is its server");
+	no_server(dir, "and so is its server");
 	eq_int(ctl_umount(dir, &d), -EINVAL, "once");
 	eq_int(ctl_mount(p->data, "ov", "head", dir, false, NULL), 0, "again");
 	pid = server_of(dir);
@@ -294,6 +352,7 @@ static void host_mounts(const struct place *p)
 		(void)usleep(10000);
 	eq_int(ctl_env_list(p->data, NULL, nothing, NULL), 0, "a list heals");
 	eq_int(slurp(dir, "workspace/f", text), -ENOENT, "the dead mount");
+	copied_mounts(p, dir);
 	eq_int(ctl_env_remove(p->data, "ov", false, NULL), 0, "remove");
 	(void)rmdir(dir);
 }
