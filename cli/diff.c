@@ -190,7 +190,8 @@ static int words(struct args *a, char **rest, int n, char **ret_path)
 static int put_all(struct cli_page *pg, const struct cli_diff_opts *o, struct ctl *ctl,
 		   const char *rev_a, const char *rev_b, const struct changes *c)
 {
-	int r = 0;
+	const struct change *at;
+	int r;
 
 	if (o->json)
 		return put_json(c);
@@ -202,17 +203,15 @@ static int put_all(struct cli_page *pg, const struct cli_diff_opts *o, struct ct
 		put_stat(c);
 	if (o->stat || o->names || o->raw)
 		return cli_done();
-	for (size_t i = 0; r >= 0 && i < c->n && !ferror(stdout); i++) {
-		r = diff_put_content(pg, ctl, rev_a, rev_b, &c->v[i]);
-		if (r < 0)
-			cli_page_end(pg);
-		if (r == -ENOENT)
-			return cli_fail(CLI_FAILED,
-					"diff: the program diff is not installed; --name-status "
-					"needs none");
-		if (r < 0)
-			return cli_fail_errno(r, NULL, c->v[i].path);
-	}
+	r = diff_put_contents(pg, ctl, rev_a, rev_b, c->v, c->n, &at);
+	if (r < 0)
+		cli_page_end(pg);
+	if (r == -ENOENT)
+		return cli_fail(
+			CLI_FAILED,
+			"diff: the program diff is not installed; --name-status needs none");
+	if (r < 0)
+		return cli_fail_errno(r, NULL, at->path);
 	return cli_done();
 }
 

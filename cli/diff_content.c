@@ -1,36 +1,60 @@
-/* How two states of a file differ: mode, attributes, and content by diff(1). */
+/* How two states of files differ: modes, attributes, and content, of what is there on both sides by diff(1). */
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/io.h"
-#include "base/utf8.h"
 #include "cli/diff_internal.h"
-#include "cli/pager.h"
 
-enum {
-	CONTENT_MAX = 32 << 20
-};
+#define CONTENT_MAX (32 << 20)
+#define PAIRS_MAX   256        /* for one diff(1) */
+#define PAIRS_BYTES (32 << 20) /* of them together, which are memory; one pair may have more */
 
 struct side {
-	int fd; /* -1: nothing there */
+	int fd;      /* -1: nothing there */
+	bool big;    /* more than is handed out: without a descriptor */
+	char *label; /* owned; NULL: /dev/null */
 	uint32_t mode;
-	char label[4200];
 };
+
+struct pair {
+	struct side a, b;
+	bool compare; /* by diff(1) */
+};
+
+static void side_release(struct side *s)
+{
+	cleanup_fdp(&s->fd);
+	free(s->label);
+	*s = (struct side){.fd = -1};
+}
+
+static const char *label(const struct side *s)
+{
+	return s->label ? s->label : "/dev/null";
+}
+
+static bool there(const struct side *s)
+{
+	return s->fd >= 0 || s->big;
+}
 
 static int load(struct ctl *ctl, const char *rev, const char *path, char letter, struct side *s)
 {
 	int r = ctl_cat(ctl, rev, path, NULL, &s->fd, &s->mode);
 
-	(void)snprintf(s->label, sizeof(s->label), r < 0 ? "/dev/null" : "%c%s", letter, path);
 	if (r < 0)
 		s->fd = -1;
-	return r == -ENOENT || r == -EISDIR ? 0 : r;
+	s->big = r == -EFBIG;
+	if (there(s) && asprintf(&s->label, "%c%s", letter, path) < 0) {
+		s->label = NULL;
+		return -ENOMEM;
+	}
+	return r == -ENOENT || r == -EISDIR || r == -EFBIG ? 0 : r;
 }
 
 static bool readable(const struct side *s)
@@ -38,68 +62,19 @@ static bool readable(const struct side *s)
 	return s->fd < 0 || S_ISREG(s->mode) || S_ISLNK(s->mode);
 }
 
-static bool huge(const struct side *s)
+static uint64_t size_of(const struct side *s)
 {
 	struct stat st;
 
-	return s->fd >= 0 && !fstat(s->fd, &st) && st.st_size > CONTENT_MAX;
+	return s->fd >= 0 && fstat(s->fd, &st) == 0 ? (uint64_t)st.st_size : 0;
 }
 
-/* A name that could end its line, or say something to a terminal, as git and patch(1) quote it. */
-static int put_label(struct buf *out, const char *label)
+static bool huge(const struct side *s)
 {
-	const uint8_t *p = (const uint8_t *)label, *end = p + strlen(label);
-	bool plain = !strpbrk(label, "\"\\");
-	int r;
-
-	for (size_t n; plain && p < end; p += n) {
-		n = utf8_len(p, (size_t)(end - p));
-		plain = n && utf8_shown(p, n);
-		n = n ? n : 1;
-	}
-	if (plain)
-		return buf_puts(out, label);
-	r = buf_puts(out, "\"");
-	for (p = (const uint8_t *)label; r == 0 && p < end; p++) {
-		if (*p == '"' || *p == '\\')
-			r = buf_printf(out, "\\%c", *p);
-		else if (*p < 0x20 || *p >= 0x7f)
-			r = buf_printf(out, "\\%03o", *p);
-		else
-			r = buf_put(out, p, 1);
-	}
-	return r < 0 ? r : buf_puts(out, "\"");
-}
-
-static enum cli_colour colour_of(const char *line)
-{
-	if (!strncmp(line, "--- ", 4) || !strncmp(line, "+++ ", 4))
-		return CLI_BOLD;
-	return *line == '-'   ? CLI_RED
-	       : *line == '+' ? CLI_GREEN
-	       : *line == '@' ? CLI_CYAN
-			      : CLI_PLAIN;
+	return s->big || size_of(s) > CONTENT_MAX;
 }
 
 /* ---- all of it is new, or gone ---- */
-
-/* A line of a unified diff, what is the file's as it is or, to a terminal, made safe. */
-static void put_line(const struct cli_page *pg, const char *text, size_t n)
-{
-	const enum cli_colour c = colour_of(text);
-
-	if (!pg->tty) {
-		(void)fwrite(text, 1, n, stdout);
-		(void)putchar('\n');
-		return;
-	}
-	if (c != CLI_PLAIN)
-		cli_colour(pg, c);
-	cli_put_text(stdout, text, n);
-	if (c != CLI_PLAIN)
-		cli_colour(pg, CLI_PLAIN);
-	(void)putchar('\n');
-}
 
 static int put_hunk_head(const struct cli_page *pg, const struct buf *content, bool added)
 {
@@ -115,19 +90,7 @@ static int put_hunk_head(const struct cli_page *pg, const struct buf *content, b
 	else
 		r = buf_printf(&b, added ? "@@ -0,0 +1,%zu @@" : "@@ -1,%zu +0,0 @@", lines);
 	if (r == 0)
-		put_line(pg, (const char *)b.data, b.len);
-	return r;
-}
-
-static int put_head(const struct cli_page *pg, const char *mark, const char *label)
-{
-	cleanup_buf struct buf b = {0};
-	int r = buf_puts(&b, mark);
-
-	if (r == 0)
-		r = put_label(&b, label);
-	if (r == 0)
-		put_line(pg, (const char *)b.data, b.len);
+		diff_put_line(pg, (const char *)b.data, b.len);
 	return r;
 }
 
@@ -156,15 +119,15 @@ static int put_whole(const struct cli_page *pg, const struct side *a, const stru
 	end = at + content.len;
 	if (memchr(at, 0, content.len)) {
 		printf("Binary files ");
-		cli_put(stdout, a->label);
+		cli_put(stdout, label(a));
 		printf(" and ");
-		cli_put(stdout, b->label);
+		cli_put(stdout, label(b));
 		printf(" differ\n");
 		return 0;
 	}
-	r = put_head(pg, "--- ", a->label);
+	r = diff_put_head(pg, "--- ", label(a));
 	if (r == 0)
-		r = put_head(pg, "+++ ", b->label);
+		r = diff_put_head(pg, "+++ ", label(b));
 	if (r == 0)
 		r = put_hunk_head(pg, &content, added);
 	for (const char *nl; r == 0 && at < end; at = nl ? nl + 1 : end) {
@@ -174,103 +137,14 @@ static int put_whole(const struct cli_page *pg, const struct side *a, const stru
 		if (r == 0)
 			r = buf_put(&line, at, (size_t)((nl ? nl : end) - at));
 		if (r == 0)
-			put_line(pg, (const char *)line.data, line.len);
+			diff_put_line(pg, (const char *)line.data, line.len);
 		if (r == 0 && !nl)
 			printf("\\ No newline at end of file\n");
 	}
 	return r;
 }
 
-/* ---- both are there ---- */
-
-/* What a file holds says nothing to a terminal, either. */
-static int show(const struct cli_page *pg, int fd)
-{
-	cleanup_file FILE *f = fdopen(fd, "r");
-	cleanup_free char *line = NULL;
-	size_t room = 0;
-	ssize_t n;
-
-	if (!f) {
-		int r = ret_nerrno();
-
-		(void)close(fd);
-		return r;
-	}
-	while ((n = getline(&line, &room, f)) > 0)
-		put_line(pg, line, (size_t)n - (line[n - 1] == '\n'));
-	return 0;
-}
-
-/* diff(1) on the two descriptors, by their names in /proc; to a terminal by way of us. */
-static int start_diff(const struct side *a, const struct side *b, int out_fd, pid_t *ret_pid)
-{
-	cleanup_buf struct buf la = {0}, lb = {0};
-	char pa[40] = "/dev/null", pb[40] = "/dev/null";
-	posix_spawn_file_actions_t act;
-	int r = put_label(&la, a->label);
-
-	if (r == 0)
-		r = put_label(&lb, b->label);
-	if (r < 0)
-		return r;
-
-	char *argv[] = {(char[]){"diff"},
-			(char[]){"-u"},
-			(char[]){"--label"},
-			(char *)la.data,
-			(char[]){"--label"},
-			(char *)lb.data,
-			pa,
-			pb,
-			NULL};
-
-	if (posix_spawn_file_actions_init(&act))
-		return -ENOMEM;
-	/* dup2 onto themselves would keep CLOEXEC in old libcs: use numbers of their own */
-	if (a->fd >= 0) {
-		(void)snprintf(pa, sizeof(pa), "/proc/self/fd/%d", 100);
-		(void)posix_spawn_file_actions_adddup2(&act, a->fd, 100);
-	}
-	if (b->fd >= 0) {
-		(void)snprintf(pb, sizeof(pb), "/proc/self/fd/%d", 101);
-		(void)posix_spawn_file_actions_adddup2(&act, b->fd, 101);
-	}
-	if (out_fd >= 0)
-		(void)posix_spawn_file_actions_adddup2(&act, out_fd, STDOUT_FILENO);
-	(void)fflush(stdout);
-	r = posix_spawnp(ret_pid, "diff", &act, NULL, argv, environ);
-	(void)posix_spawn_file_actions_destroy(&act);
-	return -r;
-}
-
-static int spawn_diff(const struct cli_page *pg, const struct side *a, const struct side *b)
-{
-	int pipe_fd[2] = {-1, -1}, r, status;
-	pid_t pid;
-
-	if (pg->tty && pipe2(pipe_fd, O_CLOEXEC) < 0)
-		return ret_nerrno();
-	r = start_diff(a, b, pipe_fd[1], &pid);
-	if (pipe_fd[1] >= 0)
-		(void)close(pipe_fd[1]);
-	if (r < 0) {
-		if (pipe_fd[0] >= 0)
-			(void)close(pipe_fd[0]);
-		return r;
-	}
-	if (pipe_fd[0] >= 0)
-		r = show(pg, pipe_fd[0]);
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return ret_nerrno();
-	/* Nobody reads any more: the same end as when we had written it. */
-	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE)
-		(void)raise(SIGPIPE);
-	if (r < 0)
-		return r;
-	return WIFEXITED(status) && WEXITSTATUS(status) < 2 ? 0 : -EIO;
-}
+/* ---- one change ---- */
 
 /* What no content shows. The mode of what has content is told with both of its values. */
 static void put_what(const struct change *c)
@@ -294,39 +168,200 @@ static void put_what(const struct change *c)
 	}
 }
 
-int diff_put_content(const struct cli_page *pg, struct ctl *ctl, const char *rev_a,
-		     const char *rev_b, const struct change *c)
+static int put_sides(const struct cli_page *pg, const struct pair *p, struct diff_pairs *x)
 {
-	struct side a = {.fd = -1, .label = "/dev/null"}, b = a;
-	cleanup_fd int fda = -1, fdb = -1;
-	int r = 0;
+	const struct side *a = &p->a, *b = &p->b;
 
-	put_what(c);
-	if (S_ISDIR(c->mode) && c->kind != 'T')
+	if (!there(a) && !there(b))
 		return 0;
-	if (c->kind != 'A')
-		r = load(ctl, rev_a, c->old_path ? c->old_path : c->path, 'a', &a);
-	fda = a.fd;
-	if (r >= 0 && c->kind != 'D')
-		r = load(ctl, rev_b, c->path, 'b', &b);
-	fdb = b.fd;
-	if (r < 0)
-		return r;
-	if (a.fd < 0 && b.fd < 0)
-		return 0;
-	if (a.fd >= 0 && b.fd >= 0 && a.mode != b.mode) {
+	if (a->fd >= 0 && b->fd >= 0 && a->mode != b->mode) {
 		printf("mode of ");
-		cli_put(stdout, b.label + 1);
-		printf(": %06o -> %06o\n", a.mode, b.mode);
+		cli_put(stdout, label(b) + 1);
+		printf(": %06o -> %06o\n", a->mode, b->mode);
 	}
-	if (!readable(&a) || !readable(&b))
+	if (!readable(a) || !readable(b))
 		return 0;
-	if (huge(&a) || huge(&b)) {
-		cli_put(stdout, a.label);
+	if (huge(a) || huge(b)) {
+		cli_put(stdout, label(a));
 		printf(" and ");
-		cli_put(stdout, b.label);
+		cli_put(stdout, label(b));
 		printf(" differ; they are over 32 MiB and not shown\n");
 		return 0;
 	}
-	return a.fd < 0 || b.fd < 0 ? put_whole(pg, &a, &b) : spawn_diff(pg, &a, &b);
+	return p->compare ? diff_pairs_put(x, pg, a->fd, label(a), label(b)) : put_whole(pg, a, b);
+}
+
+static bool has_content(const struct change *c)
+{
+	return !S_ISDIR(c->mode) || c->kind == 'T';
+}
+
+static bool on_both_sides(const struct change *c)
+{
+	return has_content(c) && c->kind != 'A' && c->kind != 'D';
+}
+
+struct revs {
+	struct ctl *ctl;
+	const char *a, *b;
+};
+
+static int load_sides(const struct revs *v, const struct change *c, struct pair *p)
+{
+	int r = 0;
+
+	*p = (struct pair){.a = {.fd = -1}, .b = {.fd = -1}};
+	if (c->kind != 'A')
+		r = load(v->ctl, v->a, c->old_path ? c->old_path : c->path, 'a', &p->a);
+	if (r == 0 && c->kind != 'D')
+		r = load(v->ctl, v->b, c->path, 'b', &p->b);
+	return r;
+}
+
+/* What is new or gone is loaded when its turn comes. */
+static int put_alone(const struct cli_page *pg, const struct revs *v, const struct change *c)
+{
+	struct pair p;
+	int r = load_sides(v, c, &p);
+
+	if (r == 0)
+		r = put_sides(pg, &p, NULL);
+	side_release(&p.a);
+	side_release(&p.b);
+	return r;
+}
+
+/* ---- as many as one diff(1) gets ---- */
+
+struct batch {
+	const struct cli_page *pg;
+	struct revs revs;
+	struct pair *v;
+	size_t n, max; /* pairs; as many as there are descriptors for */
+	int low;       /* above the descriptors of everything else, so that they rise */
+};
+
+static void batch_release(struct batch *b)
+{
+	for (size_t i = 0; i < b->n; i++) {
+		side_release(&b->v[i].a);
+		side_release(&b->v[i].b);
+	}
+	b->n = 0;
+}
+
+static void batch_init(struct batch *b)
+{
+	struct rlimit lim = {.rlim_cur = 1024};
+	rlim_t spare;
+
+	(void)getrlimit(RLIMIT_NOFILE, &lim);
+	b->low = lim.rlim_cur >= 256 ? 100 : 10;
+	spare = lim.rlim_cur > 64 ? (lim.rlim_cur - 64) / 3 : 1;
+	b->max = spare < PAIRS_MAX ? (size_t)spare : PAIRS_MAX;
+}
+
+static int raise_fd(int *fd, int low)
+{
+	int high = fcntl(*fd, F_DUPFD_CLOEXEC, low);
+
+	if (high < 0)
+		return ret_nerrno();
+	(void)close(*fd);
+	*fd = high;
+	return 0;
+}
+
+static int digits(int n)
+{
+	return n < 100 ? 2 : n < 1000 ? 3 : 4;
+}
+
+/* *ret_full: no more after it. */
+static int batch_add(struct batch *b, const struct change *c, uint64_t *bytes, bool *ret_full)
+{
+	struct pair *p = &b->v[b->n];
+	int r = load_sides(&b->revs, c, p);
+
+	b->n++;
+	if (r < 0)
+		return r;
+	p->compare = p->a.fd >= 0 && p->b.fd >= 0 && readable(&p->a) && readable(&p->b) &&
+		     !huge(&p->a) && !huge(&p->b);
+	if (p->compare) {
+		r = raise_fd(&p->a.fd, b->low);
+		if (r == 0)
+			r = raise_fd(&p->b.fd, b->low);
+	}
+	*bytes += size_of(&p->a) + size_of(&p->b);
+	/* A hundredth would be sorted before a twentieth: none shall follow the last number of its length. */
+	*ret_full =
+		b->n == b->max || *bytes >= PAIRS_BYTES || digits(p->b.fd + 2) > digits(p->b.fd);
+	return r;
+}
+
+static int batch_start(struct batch *b, struct diff_pairs *x)
+{
+	int fds_a[PAIRS_MAX], fds_b[PAIRS_MAX];
+	size_t n = 0;
+
+	for (size_t i = 0; i < b->n; i++)
+		if (b->v[i].compare) {
+			fds_a[n] = b->v[i].a.fd;
+			fds_b[n++] = b->v[i].b.fd;
+		}
+	return n ? diff_pairs_start(x, fds_a, fds_b, n) : 0;
+}
+
+/* Changes from *at on, until there are enough of those that need a diff(1); *at: behind the last one that was printed. */
+static int put_batch(struct batch *b, const struct change **at, const struct change *end)
+{
+	const struct change *last = *at;
+	struct diff_pairs x = {0};
+	uint64_t bytes = 0;
+	bool full = false;
+	size_t next = 0;
+	int r = 0, e;
+
+	for (; r == 0 && !full && last < end; last++)
+		if (on_both_sides(last)) {
+			r = batch_add(b, last, &bytes, &full);
+			if (r < 0)
+				*at = last;
+		}
+	if (r == 0)
+		r = batch_start(b, &x);
+	for (; r == 0 && *at < last && !ferror(stdout); (*at)++) {
+		const struct change *c = *at;
+
+		put_what(c);
+		if (on_both_sides(c))
+			r = put_sides(b->pg, &b->v[next++], &x);
+		else if (has_content(c))
+			r = put_alone(b->pg, &b->revs, c);
+		if (r < 0)
+			break;
+	}
+	e = diff_pairs_end(&x);
+	batch_release(b);
+	return r == 0 && !ferror(stdout) ? e : r;
+}
+
+int diff_put_contents(const struct cli_page *pg, struct ctl *ctl, const char *rev_a,
+		      const char *rev_b, const struct change *v, size_t n,
+		      const struct change **ret_at)
+{
+	struct batch b = {.pg = pg, .revs = {ctl, rev_a, rev_b}};
+	const struct change *at = v, *end = v + n;
+	int r = 0;
+
+	batch_init(&b);
+	b.v = calloc(b.max, sizeof(*b.v));
+	if (!b.v)
+		r = -ENOMEM;
+	while (r == 0 && at < end && !ferror(stdout))
+		r = put_batch(&b, &at, end);
+	*ret_at = at < end ? at : v;
+	free(b.v);
+	return r;
 }

@@ -1,0 +1,242 @@
+/* One diff(1) for many pairs of files. */
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "cli/diff_internal.h"
+
+/* ---- who holds the files ---- */
+
+/* In a process of its own: at the descriptors @at the files of @from, and nothing else, until it is killed. */
+static _Noreturn void hold(const int *at, const int *from, size_t n, pid_t parent)
+{
+	unsigned next = 0;
+
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
+		_exit(1);
+	for (size_t i = 0; i < n; i++)
+		if (from[i] != at[i] && dup3(from[i], at[i], O_CLOEXEC) < 0)
+			_exit(1);
+	for (size_t i = 0; i < n; next = (unsigned)at[i++] + 1)
+		if ((unsigned)at[i] > next)
+			(void)close_range(next, (unsigned)at[i] - 1, 0);
+	(void)close_range(next, ~0u, 0);
+	for (;;)
+		(void)pause();
+}
+
+static int start_holders(struct diff_pairs *x, const int *a, const int *b, size_t n)
+{
+	const int *const from[] = {a, b};
+	cleanup_fd int rd = -1, wr = -1;
+	pid_t self = getpid();
+	int p[2];
+	char c;
+
+	if (pipe2(p, O_CLOEXEC) < 0)
+		return ret_nerrno();
+	rd = p[0];
+	wr = p[1];
+	(void)fflush(stdout);
+	for (int i = 0; i < 2; i++) {
+		pid_t pid = fork();
+
+		if (pid < 0)
+			return ret_nerrno();
+		if (pid == 0)
+			hold(a, from[i], n, self);
+		x->holds[i] = pid;
+	}
+	/* They close theirs when all is where it shall be. */
+	(void)close(steal_fd(&wr));
+	return io_read_full(rd, &c, 1) == 0 ? 0 : -EIO;
+}
+
+/* ---- diff(1) ---- */
+
+static int start_diff(struct diff_pairs *x)
+{
+	char da[40], db[40], *env[64], locale[] = "LC_ALL=C";
+	char *argv[] = {(char[]){"diff"}, (char[]){"-ru"}, da, db, NULL};
+	posix_spawn_file_actions_t act;
+	cleanup_fd int rd = -1, wr = -1;
+	size_t n = 0;
+	int p[2], r;
+
+	(void)snprintf(da, sizeof(da), "/proc/%d/fd", (int)x->holds[0]);
+	(void)snprintf(db, sizeof(db), "/proc/%d/fd", (int)x->holds[1]);
+	/* What it says is read here: the order of its names and its words are to be the same everywhere. */
+	env[n++] = locale;
+	for (char **e = environ; *e && n + 1 < ARRAY_SIZE(env); e++)
+		if (!strncmp(*e, "PATH=", 5) || !strncmp(*e, "TMPDIR=", 7))
+			env[n++] = *e;
+	env[n] = NULL;
+	if (pipe2(p, O_CLOEXEC) < 0)
+		return ret_nerrno();
+	rd = p[0];
+	wr = p[1];
+	if (posix_spawn_file_actions_init(&act))
+		return -ENOMEM;
+	r = posix_spawn_file_actions_adddup2(&act, wr, STDOUT_FILENO);
+	if (r == 0)
+		r = posix_spawnp(&x->diff, "diff", &act, NULL, argv, env);
+	(void)posix_spawn_file_actions_destroy(&act);
+	if (r) {
+		x->diff = 0;
+		return -r;
+	}
+	x->out = fdopen(rd, "r");
+	if (!x->out)
+		return ret_nerrno();
+	(void)steal_fd(&rd);
+	return 0;
+}
+
+static void next_line(struct diff_pairs *x)
+{
+	x->len = getline(&x->line, &x->room, x->out);
+}
+
+int diff_pairs_start(struct diff_pairs *x, const int *a, const int *b, size_t n)
+{
+	int r;
+
+	*x = (struct diff_pairs){0};
+	r = start_holders(x, a, b, n);
+	if (r == 0)
+		r = start_diff(x);
+	if (r < 0)
+		(void)!diff_pairs_end(x);
+	else
+		next_line(x);
+	return r;
+}
+
+static int reap(pid_t pid, int *ret_status)
+{
+	while (waitpid(pid, ret_status, 0) < 0)
+		if (errno != EINTR)
+			return ret_nerrno();
+	return 0;
+}
+
+int diff_pairs_end(struct diff_pairs *x)
+{
+	/* What is left of its words was of no pair. */
+	int r = x->out && x->len > 0 ? -EIO : 0, status;
+
+	if (x->out)
+		(void)fclose(x->out);
+	if (x->diff) {
+		int e = reap(x->diff, &status);
+
+		if (e == 0 && !(WIFEXITED(status) && WEXITSTATUS(status) < 2))
+			e = -EIO;
+		r = r < 0 ? r : e;
+	}
+	for (int i = 0; i < 2; i++)
+		if (x->holds[i]) {
+			(void)kill(x->holds[i], SIGKILL);
+			(void)reap(x->holds[i], &status);
+		}
+	free(x->line);
+	*x = (struct diff_pairs){0};
+	return r;
+}
+
+/* ---- what it says ---- */
+
+static bool begins(const struct diff_pairs *x, const char *with)
+{
+	return x->len > 0 && !strncmp(x->line, with, strlen(with));
+}
+
+/* Which pair the line at the beginning of its part is of: "diff -ru /proc/1/fd/100 /proc/2/fd/100", or "Binary files
+ * /proc/1/fd/100 and /proc/2/fd/100 differ". */
+static int pair_of(const struct diff_pairs *x)
+{
+	const char *at = x->len > 0 ? strrchr(x->line, '/') : NULL;
+
+	return at ? (int)strtol(at + 1, NULL, 10) : -1;
+}
+
+/* The first number after @p has @lead in it is where it begins: "@@ -1,5 +1,5 @@"; without a comma it is 1. */
+static unsigned long lines_of(const char **p)
+{
+	char *e;
+
+	(void)strtoul(*p, &e, 10);
+	if (*e != ',') {
+		*p = e;
+		return 1;
+	}
+	return strtoul(e + 1, (char **)(uintptr_t)p, 10);
+}
+
+static int put_text(struct diff_pairs *x, const struct cli_page *pg)
+{
+	const char *p = x->line + 4; /* "@@ -" */
+	unsigned long old = lines_of(&p), new = 0;
+
+	if (strncmp(p, " +", 2) != 0)
+		return -EIO;
+	p += 2;
+	new = lines_of(&p);
+	diff_put_line(pg, x->line, (size_t)x->len - (x->line[x->len - 1] == '\n'));
+	next_line(x);
+	/* Counted, as a line of a file can look like any other. */
+	while (x->len > 0 && (old || new || *x->line == '\\')) {
+		old -= old && (*x->line == ' ' || *x->line == '-');
+		new -= new && (*x->line == ' ' || *x->line == '+');
+		diff_put_line(pg, x->line, (size_t)x->len - (x->line[x->len - 1] == '\n'));
+		next_line(x);
+	}
+	return 0;
+}
+
+static int put_binary(struct diff_pairs *x, const char *label_a, const char *label_b)
+{
+	cleanup_buf struct buf text = {0};
+	int r = buf_puts(&text, "Binary files ");
+
+	if (r == 0)
+		r = diff_quote(&text, label_a);
+	if (r == 0)
+		r = buf_puts(&text, " and ");
+	if (r == 0)
+		r = diff_quote(&text, label_b);
+	if (r == 0)
+		r = buf_puts(&text, " differ\n");
+	if (r == 0)
+		(void)fwrite(text.data, 1, text.len, stdout);
+	next_line(x);
+	return r;
+}
+
+int diff_pairs_put(struct diff_pairs *x, const struct cli_page *pg, int a, const char *label_a,
+		   const char *label_b)
+{
+	int r;
+
+	if (pair_of(x) != a)
+		return 0;
+	if (begins(x, "Binary files "))
+		return put_binary(x, label_a, label_b);
+	if (!begins(x, "diff "))
+		return -EIO;
+	r = diff_put_head(pg, "--- ", label_a);
+	if (r == 0)
+		r = diff_put_head(pg, "+++ ", label_b);
+	for (int i = 0; i < 3; i++) /* these, as it writes them */
+		next_line(x);
+	while (r == 0 && begins(x, "@@ -"))
+		r = put_text(x, pg);
+	return r;
+}
