@@ -17,8 +17,9 @@ static int make(struct making *k, size_t i)
 
 	if (r < 0 || (k->m && c->len == 0))
 		return r;
-	return c->len == 0 || c->len > STORE_BLOCK ? -EINVAL
-						   : digest_of(c->data, c->len, &c->digest);
+	return c->len == 0 || c->len > STORE_BLOCK
+		       ? -EINVAL
+		       : store_chunk_digest(k->s, c->data, c->len, &c->digest);
 }
 
 /* k->lock, which is free meanwhile. */
@@ -82,10 +83,10 @@ static void start_helpers(struct making *k)
 	(void)pthread_attr_destroy(&attr);
 }
 
-int making_begin(struct making *k, struct store_chunk *c, size_t n, const struct store_making *m,
-		 bool hashed)
+int making_begin(struct making *k, struct store *s, struct store_chunk *c, size_t n,
+		 const struct store_making *m, bool hashed)
 {
-	*k = (struct making){.m = m, .c = c, .n = n, .made = calloc(n ? n : 1, 1)};
+	*k = (struct making){.s = s, .m = m, .c = c, .n = n, .made = calloc(n ? n : 1, 1)};
 	if (!k->made)
 		return -ENOMEM;
 	if (hashed) {

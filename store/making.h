@@ -2,7 +2,7 @@
  * store/making.h - chunks that are made and hashed while those before them are written: by whoever puts them, and by helpers when
  * there are many. Who puts takes them in order, and makes what nobody has begun with.
  *
- * Threads: a helper calls store_making.make and digest_of, nothing else.
+ * Threads: a helper calls store_making.make and store_chunk_digest, nothing else.
  */
 #pragma once
 
@@ -15,6 +15,7 @@
 struct making {
 	pthread_mutex_t lock; /* a leaf; all below */
 	pthread_cond_t cond;
+	struct store *s;
 	const struct store_making *m; /* NULL: the bytes are there */
 	struct store_chunk *c;
 	uint8_t *made; /* of each chunk */
@@ -28,8 +29,8 @@ struct making {
 };
 
 /* @hashed: all are made already. */
-int making_begin(struct making *k, struct store_chunk *c, size_t n, const struct store_making *m,
-		 bool hashed) MUST_USE;
+int making_begin(struct making *k, struct store *s, struct store_chunk *c, size_t n,
+		 const struct store_making *m, bool hashed) MUST_USE;
 /* Until the chunk @i has its bytes and digest, or a length of 0: there is nothing to put. */
 int making_want(struct making *k, size_t i) MUST_USE;
 /* Chunks before @i are written. */

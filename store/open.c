@@ -15,6 +15,7 @@
 #include "store/entry.h"
 #include "store/guard.h"
 #include "store/pages.h"
+#include "store/proof.h"
 
 #define LOCK_WORDS "rattan store lock, pid namespace "
 
@@ -451,8 +452,11 @@ int store_open_limits(const char *dir, unsigned flags, const struct store_limits
 	s->dir_fd = s->lock_fd = s->hold_fd = s->broken_fd = -1;
 	s->rdonly = flags & STORE_RDONLY;
 	s->dir = strdup(dir);
-	r = s->dir ? -pthread_mutex_init(&s->lock, NULL) : -ENOMEM;
+	r = s->dir ? proofs_new(&s->proofs) : -ENOMEM;
+	if (r == 0)
+		r = -pthread_mutex_init(&s->lock, NULL);
 	if (r < 0) {
+		proofs_free(s->proofs);
 		free(s->dir);
 		free(s);
 		return r;
@@ -504,6 +508,7 @@ void store_close(struct store *s)
 	if (s->dir_fd >= 0)
 		(void)close(s->dir_fd);
 	(void)pthread_mutex_destroy(&s->lock);
+	proofs_free(s->proofs);
 	free(s->dir);
 	free(s);
 }

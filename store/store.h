@@ -130,6 +130,10 @@ int store_chunks_put_packed(struct store *s, struct store_chunk *chunks, size_t 
 /* The bytes of a chunk into @buf (cap >= STORE_BLOCK); verified against the digest (S4). Returns the
  * length; -ENOENT; -EBADMSG damaged. */
 ssize_t store_chunk_get(struct store *s, const struct digest *d, void *buf, size_t cap) MUST_USE;
+/* Bytes [off, off + n) of it, as far as it goes: *@ret_n of them. -EAGAIN: it has to be read whole, because this process has
+ * not hashed it yet (proof.h), it is compressed or damaged, or @off is past its end. */
+int store_chunk_get_part(struct store *s, const struct digest *d, size_t off, void *buf, size_t n,
+			 size_t *ret_n) MUST_USE;
 
 /* ---- writing to an open layer ---- */
 

@@ -112,7 +112,8 @@ struct store {
 	struct store_pool meta, chunks;
 	MDB_dbi db[DB_COUNT];
 	MDB_dbi chunk_db;
-	uint64_t chunk_base; /* address of the chunk map, once known; atomic */
+	uint64_t chunk_base;   /* address of the chunk map, once known; atomic */
+	struct proofs *proofs; /* of chunks that were hashed; has its own lock */
 
 	pthread_mutex_t lock; /* leaf; guards what follows */
 	struct store_anc *anc[STORE_ANC_CACHE];
@@ -277,6 +278,8 @@ int store_layer_drop(struct store *s, MDB_txn *txn, store_layer layer) MUST_USE;
 #define STORE_CHUNK_HEAD 4
 /* The length that the head of a stored chunk gives. */
 size_t store_chunk_raw(const void *stored);
+/* digest_of, and what is read back later is checked by (proof.h). */
+int store_chunk_digest(struct store *s, const void *data, size_t len, struct digest *ret) MUST_USE;
 /* Is it stored as it is, by its header of STORE_CHUNK_HEAD bytes? */
 bool store_chunk_is_raw(const void *stored);
 /* What would be stored of it compressed, owned by the caller; NULL where that does not save an eighth. */

@@ -322,9 +322,14 @@ static int read_and_keep(struct content_env *e, const struct digest *d, size_t o
 int cenv_chunk_read(struct content_env *e, const struct digest *d, size_t off, void *buf, size_t n)
 {
 	cleanup_blk struct blk *b = cache_get(e, d);
+	size_t got;
 
 	if (b) {
 		copy_padded(buf, b->data, b->len, off, n);
+		return 0;
+	}
+	if (n < STORE_BLOCK && store_chunk_get_part(e->store, d, off, buf, n, &got) == 0) {
+		memset((uint8_t *)buf + got, 0, n - got);
 		return 0;
 	}
 	/* A whole block goes straight to the reader: the kernel keeps it, a copy here would only push
