@@ -79,14 +79,8 @@ int image_export(const struct image_export *o, struct diag *diag, struct image_o
 	if (r < 0)
 		return diag_set(diag, r, "cannot keep the tree from being collected: %s",
 				err_text(r));
-	r = tree_count(o->store, o->layer, &n);
+	r = tree_count(o->store, o->layer, o->host, &p, diag, &n);
 	p.total = n.bytes;
-	if (r == 0 && n.host && !o->host)
-		r = diag_set(
-			diag, -EINVAL,
-			"the tree shows directories of the host, %llu files that are not in the "
-			"store: --with-host writes them too; an imported base has none",
-			(unsigned long long)n.host);
 	if (r == 0)
 		r = o->kind == IMAGE_DIR   ? to_dir(o, &p, diag, ret)
 		    : o->kind == IMAGE_TAR ? tar(o, &p, diag, ret)

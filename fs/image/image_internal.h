@@ -132,9 +132,10 @@ int tree_walk(struct store *s, store_layer layer, const struct tree_visit *v,
 	      struct diag *diag) MUST_USE;
 struct tree_counts {
 	uint64_t entries, bytes;
-	uint64_t host; /* entries that a host directory shows */
 };
-int tree_count(struct store *s, store_layer layer, struct tree_counts *ret) MUST_USE;
+/* Without @host a tree that shows anything of a host directory is -EINVAL, at the first that it shows. @p may be NULL. */
+int tree_count(struct store *s, store_layer layer, bool host, struct progress *p, struct diag *diag,
+	       struct tree_counts *ret) MUST_USE;
 /* Each attribute; the value is lent. */
 int tree_xattrs(struct ovl *o, store_ino ino,
 		int (*fn)(void *arg, const char *name, const void *value, size_t len),

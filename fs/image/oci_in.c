@@ -195,7 +195,7 @@ int from_oci(struct importing *x)
 	if (r == 0)
 		r = m.n ? layers(x, &l, &m) : empty_image(x);
 	if (r == 0)
-		r = tree_count(x->o->store, importing_top(x), &n);
+		r = tree_count(x->o->store, importing_top(x), true, &x->p, x->diag, &n);
 	x->done->entries = n.entries;
 	x->done->bytes = n.bytes;
 	oci_manifest_release(&m);

@@ -308,24 +308,38 @@ int tree_walk(struct store *s, store_layer layer, const struct tree_visit *v, st
 	return r;
 }
 
+struct counting {
+	struct tree_counts *n;
+	bool host;
+	struct diag *diag;
+};
+
 static int count_one(void *arg, struct ovl *o, const struct tree_entry *e)
 {
-	struct tree_counts *c = arg;
+	const struct counting *c = arg;
 
 	(void)o;
-	c->entries++;
-	c->host += e->ino >= STORE_HOST_INO;
+	/* All of a host may be below, and to count that takes as long as to read its disk. */
+	if (e->ino >= STORE_HOST_INO && !c->host)
+		return diag_set(
+			c->diag, -EINVAL,
+			"the tree shows directories of the host ('/%s' is of one), which the store "
+			"has not: --with-host writes them too; an imported base has none",
+			e->path);
+	c->n->entries++;
 	if (S_ISREG(e->st->st_mode) && !e->link)
-		c->bytes += (uint64_t)e->st->st_size;
+		c->n->bytes += (uint64_t)e->st->st_size;
 	return 0;
 }
 
-int tree_count(struct store *s, store_layer layer, struct tree_counts *ret)
+int tree_count(struct store *s, store_layer layer, bool host, struct progress *p, struct diag *diag,
+	       struct tree_counts *ret)
 {
-	struct tree_visit v = {.enter = count_one, .arg = ret};
+	struct counting c = {.n = ret, .host = host, .diag = diag};
+	struct tree_visit v = {.enter = count_one, .arg = &c, .p = p};
 
 	*ret = (struct tree_counts){0};
-	return tree_walk(s, layer, &v, NULL);
+	return tree_walk(s, layer, &v, diag);
 }
 
 /* ---- one inode ---- */
