@@ -52,31 +52,31 @@ static bool var_name(const char *s, size_t n)
 }
 
 /* "NAME=value", or "NAME" for the caller's own value of it. */
-static int add_var(struct run_plan *p, const char *s, struct diag *diag)
+static int add_var(struct run_plan *p, const char *by, const char *s, struct diag *diag)
 {
 	size_t n = strcspn(s, "=");
 	const char *value;
 	char *var;
 
 	if (!var_name(s, n))
-		return diag_set(diag, -EINVAL, "run: '%s' is not NAME=VALUE", s);
+		return diag_set(diag, -EINVAL, "%s: '%s' is not NAME=VALUE", by, s);
 	if (s[n])
 		return run_keep_var(p, strdup(s));
 	value = getenv(s);
 	if (!value)
 		return diag_set(diag, -EINVAL,
-				"run: -E %s: there is no such variable here; give -E %s=VALUE", s,
-				s);
+				"%s: -E %s: there is no such variable here; give -E %s=VALUE", by,
+				s, s);
 	return run_keep_var(p, asprintf(&var, "%s=%s", s, value) < 0 ? NULL : var);
 }
 
-static int add_env_file(struct run_plan *p, const char *path, struct diag *diag)
+static int add_env_file(struct run_plan *p, const char *by, const char *path, struct diag *diag)
 {
 	cleanup_buf struct buf b = {0};
 	int r = io_read_file(AT_FDCWD, path, ENV_FILE_MAX, &b);
 
 	if (r < 0)
-		return diag_set(diag, -EINVAL, "run: --env-file %s: %s", path, err_text(r));
+		return diag_set(diag, -EINVAL, "%s: --env-file %s: %s", by, path, err_text(r));
 	if (!b.len)
 		return 0;
 	for (char *s = (char *)b.data, *end; *s; s = end) {
@@ -87,7 +87,7 @@ static int add_env_file(struct run_plan *p, const char *path, struct diag *diag)
 		s += strspn(s, " \t");
 		if (!*s || *s == '#')
 			continue;
-		r = add_var(p, s, diag);
+		r = add_var(p, by, s, diag);
 		if (r < 0)
 			return r;
 	}
@@ -101,7 +101,7 @@ static int plan_rest(const struct run_args *a, struct run_plan *p, struct diag *
 
 	/* For editors and colours; -E and --env-file come later and win. */
 	if (term && *term)
-		r = add_var(p, "TERM", diag);
+		r = add_var(p, a->by, "TERM", diag);
 	if (r < 0)
 		return r;
 	if (a->timeout) {
@@ -110,17 +110,18 @@ static int plan_rest(const struct run_args *a, struct run_plan *p, struct diag *
 		p->timeout_s = strtod(a->timeout, &end);
 		if (end == a->timeout || *end || !(p->timeout_s > 0) || p->timeout_s > 1e9)
 			return diag_set(diag, -EINVAL,
-					"run: --timeout %s is not a number of seconds", a->timeout);
+					"%s: --timeout %s is not a number of seconds", a->by,
+					a->timeout);
 	}
 	for (size_t i = 0; r >= 0 && i < a->env_files.n; i++)
-		r = add_env_file(p, a->env_files.v[i], diag);
+		r = add_env_file(p, a->by, a->env_files.v[i], diag);
 	for (size_t i = 0; r >= 0 && i < a->setenv.n; i++)
-		r = add_var(p, a->setenv.v[i], diag);
+		r = add_var(p, a->by, a->setenv.v[i], diag);
 	if (r < 0)
 		return r;
 	if (a->cwd && a->cwd[0] != '/')
 		return diag_set(diag, -EINVAL,
-				"run: --cwd %s must be absolute, a directory in the sandbox",
+				"%s: --cwd %s must be absolute, a directory in the sandbox", a->by,
 				a->cwd);
 	if (a->explain)
 		return 0;
@@ -131,13 +132,13 @@ static int plan_rest(const struct run_args *a, struct run_plan *p, struct diag *
 			       : 0;
 	if (!a->text && !a->ncmd)
 		return diag_set(diag, -EINVAL,
-				"run: there is no command; give one after --, or -c TEXT");
+				"%s: there is no command; give one after --, or -c TEXT", a->by);
 	if (a->text && a->ncmd)
-		return diag_set(diag, -EINVAL, "run: -c has the whole command; '%s' is too much",
-				a->cmd[0]);
+		return diag_set(diag, -EINVAL, "%s: -c has the whole command; '%s' is too much",
+				a->by, a->cmd[0]);
 	if (a->shell && a->ncmd != 1)
 		return diag_set(diag, -EINVAL,
-				"run: --shell takes the command as one argument; quote it");
+				"%s: --shell takes the command as one argument; quote it", a->by);
 	return 0;
 }
 
@@ -353,7 +354,7 @@ static int start(const struct run_args *a)
 	if (r >= 0)
 		r = cli_view(&a->view, &p.view, &diag);
 	if (r < 0)
-		return cli_fail_errno(r, &diag, "run");
+		return cli_fail_errno(r, &diag, a->by);
 
 	const struct ctl_env_opts o = {
 		.env = p.view.env,
@@ -381,28 +382,30 @@ static int check_options(const struct run_args *a)
 		return cli_fail(CLI_USAGE, "shell: standard input and output are not a terminal; "
 					   "rattan run -- bash reads commands from elsewhere");
 	if (a->keep && a->rm)
-		return cli_fail(CLI_USAGE, "run: --keep and --rm exclude each other");
+		return cli_fail(CLI_USAGE, "%s: --keep and --rm exclude each other", a->by);
 	if (a->provision && (a->profile || a->view.no_exec || a->view.writable.n ||
 			     a->view.binds.n || a->view.binds_ro.n || a->view.bind_cwd))
-		return cli_fail(
-			CLI_USAGE,
-			"run: --provision is root's, to whom all of the environment is open "
-			"and nothing of the host: --profile, --bind, --writable-root and "
-			"--no-exec-workspace do not go with it");
-	if (a->write_through && !a->profile)
 		return cli_fail(CLI_USAGE,
-				"run: --write-through needs a --profile that says where");
+				"%s: --provision is root's, to whom all of the environment is open "
+				"and nothing of the host: --profile, --bind, --writable-root and "
+				"--no-exec-workspace do not go with it",
+				a->by);
+	if (a->write_through && !a->profile)
+		return cli_fail(CLI_USAGE, "%s: --write-through needs a --profile that says where",
+				a->by);
 	if (a->write_through && a->rm)
-		return cli_fail(CLI_USAGE, "run: --rm drops what an environment keeps, and with "
-					   "--write-through it keeps nothing");
+		return cli_fail(CLI_USAGE,
+				"%s: --rm drops what an environment keeps, and with "
+				"--write-through it keeps nothing",
+				a->by);
 	if (a->explain && !a->profile)
-		return cli_fail(CLI_USAGE, "run: --explain needs a --profile to explain");
+		return cli_fail(CLI_USAGE, "%s: --explain needs a --profile to explain", a->by);
 	return -1;
 }
 
 int run_main(const struct cli_command *cmd, int argc, char **argv, bool interactive)
 {
-	struct run_args a = {.interactive = interactive};
+	struct run_args a = {.by = cmd->name, .interactive = interactive};
 	const struct cli_opt opts[] = {
 		CLI_VIEW_OPTS(a.view),
 		{"cwd", 0, CLI_TEXT, &a.cwd, "DIR",

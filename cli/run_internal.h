@@ -5,6 +5,7 @@
 #include "profile/profile.h"
 
 struct run_args {
+	const char *by; /* the command's name: run, shell */
 	struct cli_view_opts view;
 	const char *profile, *session;
 	struct cli_list set;

@@ -51,22 +51,30 @@ static int check_profiled(const struct run_args *a, const struct profile *p)
 
 	if (v->binds.n || v->binds_ro.n || v->overlays.n || v->writable.n || v->bind_cwd ||
 	    v->overlay_cwd || v->base)
-		return cli_fail(CLI_USAGE, "run: with --profile the profile alone says what is "
-					   "opened: --bind, --overlay, --writable-root and --base "
-					   "do not go with it");
+		return cli_fail(CLI_USAGE,
+				"%s: with --profile the profile alone says what is "
+				"opened: --bind, --overlay, --writable-root and --base "
+				"do not go with it",
+				a->by);
 	if (p->family != PROFILE_ROLE && (a->set.n || a->session))
-		return cli_fail(CLI_USAGE, "run: --set and --session are for a role's profile");
+		return cli_fail(CLI_USAGE, "%s: --set and --session are for a role's profile",
+				a->by);
 	if (a->write_through && p->family != PROFILE_MANAGED)
-		return cli_fail(CLI_USAGE, "run: --write-through is for a managed profile");
+		return cli_fail(CLI_USAGE, "%s: --write-through is for a managed profile", a->by);
+	if (p->family == PROFILE_ROLE && a->interactive && !a->explain)
+		return cli_fail(CLI_USAGE,
+				"shell: a role's session has no shell of rattan's; "
+				"rattan run --profile FILE -- bash starts the role's own");
 	/* What cannot be held there is not silently left out. */
 	if (p->family == PROFILE_ROLE &&
 	    (a->text || a->shell || a->cwd || a->timeout || a->promises || a->rm || v->env ||
 	     v->no_exec || v->limits.n || v->net.allow.n || v->net.deny.n || v->net.local))
 		return cli_fail(CLI_USAGE,
-				"run: a role's session has no environment, no limits, no filter of "
+				"%s: a role's session has no environment, no limits, no filter of "
 				"calls, and the host's network: --env, --rm, --limit, --timeout, "
 				"--promises, --no-exec-workspace, --cwd, --shell, -c, "
-				"--allow-domain and its like do not go with it");
+				"--allow-domain and its like do not go with it",
+				a->by);
 	return -1;
 }
 
@@ -146,7 +154,7 @@ int run_profiled(const struct run_args *a, struct run_plan *plan)
 		r = cli_profile_read(a->profile, &local.l, &d, &p);
 	cli_config_release(&config);
 	if (r < 0)
-		return cli_fail_errno(r, &d, "run");
+		return cli_fail_errno(r, &d, a->by);
 	r = check_profiled(a, p);
 	if (r >= 0)
 		return r;
@@ -155,8 +163,9 @@ int run_profiled(const struct run_args *a, struct run_plan *plan)
 			"rattan: the profile has no network, and --allow-domain gives it none\n");
 	if (a->write_through && plan->view.limits.disk)
 		return cli_fail(CLI_USAGE,
-				"run: --limit disk counts what an environment keeps, and "
-				"with --write-through it keeps nothing");
+				"%s: --limit disk counts what an environment keeps, and "
+				"with --write-through it keeps nothing",
+				a->by);
 	if (a->explain)
 		return cli_profile_explain(p, &local.l, &a->set, a->cmd, a->ncmd);
 	if (p->family == PROFILE_ROLE)

@@ -71,6 +71,18 @@ s.call("shell_job_input", job_id=job, text="\x03")
 t = s.call("shell_job_wait", job_id=job, wait_seconds=20)
 assert t.startswith("exit 5") and "interrupted" in t, t
 
+# A shell of its own: job control, and ^C for what is in the foreground alone.
+t = s.call("shell_job_start", tty=True, command="PS1='at> ' exec bash --norc --noprofile -i")
+job = re.search(r"j\d+-[0-9a-f]+", t)[0]
+for text, until in (("\n", "at> "), ("echo rea''dy; cat\n", "ready"), ("\x1a", r"Stopped +cat"), ("jobs -l; fg\n", r"(?m)^cat\s"), ("\x03", r"\^C"), ("echo st=$?\n", "st=130"),
+                    ("sleep 1000 & kill -9 $!; wait $!; echo code=$?\n", "code=137"), ("stty rows 50; stty size\n", "50 80")):
+    s.call("shell_job_input", job_id=job, text=text)
+    t = s.call("shell_job_wait", job_id=job, until=until, wait_seconds=20)
+    assert t.startswith("matched until:"), (text, t)
+s.call("shell_job_input", job_id=job, text="exit 9\n")
+t = s.call("shell_job_wait", job_id=job, wait_seconds=20)
+assert t.startswith("exit 9"), t
+
 # ---- output for reading ----
 t = s.call("shell_run", command="echo first; for i in 1 2 3 4 5; do echo same; done; yes other | head -n 3; printf 'x\\nx\\nx\\nx'")
 assert t.split("\n")[1:] == ["first", "same", "[repeated 5×]", "other", "other", "other", "x", "x", "x", "x", ""], t
