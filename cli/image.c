@@ -27,7 +27,8 @@ static int imported_json(const char *name, const struct ctl_import_sum *s)
 		const char *key;
 		uint64_t n;
 	} nums[] = {{"entries", s->entries}, {"bytes", s->bytes},   {"new_bytes", s->written},
-		    {"layers", s->layers},   {"reused", s->reused}, {"skipped", s->skipped}};
+		    {"layers", s->layers},   {"reused", s->reused}, {"skipped", s->skipped},
+		    {"unread", s->unread}};
 	cJSON *o = cJSON_CreateObject();
 
 	cli_json_str(o, "name", name);
@@ -47,6 +48,9 @@ static int imported_text(const char *name, const struct ctl_import_sum *s)
 	if (s->layers > 1 || s->reused)
 		printf("; %llu layers, %llu of them were there", (unsigned long long)s->layers,
 		       (unsigned long long)s->reused);
+	if (s->unread)
+		printf("; %llu files are as the last import read them",
+		       (unsigned long long)s->unread);
 	printf("\nrattan run --base %s -e NEW -- COMMAND works in it\n", name);
 	if (s->skipped)
 		printf("%llu sockets or attributes of another system were left out\n",
@@ -85,7 +89,7 @@ static int do_import(struct ctl_import_opts *o, bool json)
 
 static int run_import(int argc, char **argv)
 {
-	bool json = false, replace = false;
+	bool json = false, replace = false, reread = false;
 	cleanup_list struct cli_list limits = {0};
 	const char *data = NULL, *strip = NULL;
 	const struct cli_opt opts[] = {
@@ -94,6 +98,8 @@ static int run_import(int argc, char **argv)
 		{"replace", 0, CLI_FLAG, &replace, NULL,
 		 "give the name of a base that is there to this one"},
 		{"force", 'f', CLI_FLAG, &replace, NULL, "the same"},
+		{"reread", 0, CLI_FLAG, &reread, NULL,
+		 "dir: also the files that an earlier import of it has read"},
 		{"limit", 0, CLI_LIST, &limits, "disk=N",
 		 "the store may grow by so much; K, M, G, T"},
 		{"data-dir", 0, CLI_TEXT, &data, "DIR", "the store of this data directory"},
@@ -119,6 +125,8 @@ static int run_import(int argc, char **argv)
 	if (strip &&
 	    (strlen(strip) != 1 || *strip < '0' || *strip > '9' || strcmp(rest[0], "tar") != 0))
 		return cli_fail(CLI_USAGE, "import: --strip takes 0 to 9, of a tar archive");
+	if (reread && strcmp(rest[0], "dir") != 0)
+		return cli_fail(CLI_USAGE, "import: --reread is for a directory");
 	r = cli_limits_parse(&limits, &max, &diag);
 	if (r < 0)
 		return cli_fail_errno(r, &diag, "import");
@@ -128,6 +136,7 @@ static int run_import(int argc, char **argv)
 				     .name = rest[2],
 				     .strip = strip ? (unsigned)(*strip - '0') : 0,
 				     .replace = replace,
+				     .reread = reread,
 				     .disk_max = max.disk == UINT64_MAX ? 0 : max.disk};
 	if (!strcmp(o.kind, "oci"))
 		split_tag(rest[1], &o.tag);
@@ -136,14 +145,15 @@ static int run_import(int argc, char **argv)
 
 const struct cli_command cmd_import = {
 	.name = "import",
-	.args = "dir|tar|oci SRC NAME [--strip N] [--replace] [--limit disk=N] [--data-dir DIR] [--json]",
+	.args = "dir|tar|oci SRC NAME [--strip N] [--replace] [--reread] [--limit disk=N] [--data-dir DIR] [--json]",
 	.summary = "make a base of a directory, a tar archive or an OCI image",
 	.details =
 		"dir: a directory as it is, without other file systems that are mounted in it. tar: an archive,\n"
 		"also packed with gzip, bzip2, xz or zstd; - is standard input. oci: an image layout, a directory\n"
 		"or a tar archive of one; SRC:TAG chooses one of several images. Owners, modes, times, links, holes,\n"
 		"devices and attributes stay what they are. Equal content has an equal id. What the store has\n"
-		"already is not kept twice. Nothing is left of an import that fails or is stopped.\n\n"
+		"already is not kept twice; of a directory that was imported before, files that did not change since\n"
+		"are not read. Nothing is left of an import that fails or is stopped.\n\n"
 		"Examples:\n  rattan import tar rootfs.tar.zst debian\n"
 		"  skopeo copy docker://docker.io/library/alpine oci:alpine:latest && rattan import oci alpine alpine\n"
 		"  rattan run --base alpine -e try -- sh\n",

@@ -43,6 +43,7 @@ enum {
 	OPT_TAG,
 	OPT_PACK,
 	OPT_REPLACE,
+	OPT_REREAD,
 	OPT_SQUASH,
 	OPT_STRIP,
 	OPT_WITH_HOST,
@@ -81,6 +82,7 @@ static const struct option options[] = {
 	{"tag", required_argument, NULL, OPT_TAG},
 	{"pack", required_argument, NULL, OPT_PACK},
 	{"replace", no_argument, NULL, OPT_REPLACE},
+	{"reread", no_argument, NULL, OPT_REREAD},
 	{"strip", required_argument, NULL, OPT_STRIP},
 	{"squash", no_argument, NULL, OPT_SQUASH},
 	{"with-host", no_argument, NULL, OPT_WITH_HOST},
@@ -107,7 +109,7 @@ static const char usage[] =
 	"  admin fsck   --data-dir D [--quick] [--repair] --ready-fd N\n"
 	"  admin gc     --data-dir D [--dry-run] [--compress] [--shrink] [--removed] [--keep-states N]\n"
 	"         [--keep-days N] --ready-fd N\n"
-	"  admin import --data-dir D --kind dir|tar|oci --src PATH --name BASE [--tag T] [--strip N] [--replace]\n"
+	"  admin import --data-dir D --kind dir|tar|oci --src PATH --name BASE [--tag T] [--strip N] [--replace] [--reread]\n"
 	"         [--disk-max BYTES] --ready-fd N\n"
 	"  admin export --data-dir D --kind dir|tar|oci --env NAME --rev REV --dest PATH [--tag T]\n"
 	"         [--pack gzip|zstd|none] [--squash] [--with-host] --ready-fd N\n"
@@ -284,6 +286,9 @@ static int parse_one(struct daemon_opts *o, int c)
 		return 0;
 	case OPT_REPLACE:
 		o->replace = true;
+		return 0;
+	case OPT_REREAD:
+		o->reread = true;
 		return 0;
 	case OPT_STRIP:
 		return parse_count(optarg, &o->strip);

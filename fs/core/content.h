@@ -70,7 +70,7 @@ int content_fallocate(struct content *c, int mode, uint64_t off, uint64_t len) M
 int64_t content_seek(struct content *c, int64_t off, int whence) MUST_USE;
 /* Whole blocks at equal alignment are shared, the rest is copied. Holes stay holes. Short at the end
  * of @in, and after 16 MiB of bytes that had to be copied (so that the caller can wait for a flush):
- * call again; 0 is the end of @in. @in may be @out. */
+ * call again; 0 is the end of @in. @in may be @out, or of another tree of the same store. */
 ssize_t content_copy(struct content *in, uint64_t off_in, struct content *out, uint64_t off_out,
 		     uint64_t n) MUST_USE;
 /* Bring in what still comes from the host file, so that it is not needed any more. A file whose bytes

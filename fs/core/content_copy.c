@@ -56,6 +56,7 @@ static bool shareable(const struct copy *k, uint64_t size_in)
 static int share_block(struct copy *k, struct blk **ret)
 {
 	struct content *c = k->in;
+	struct content_env *e = k->out->env;
 	struct place p;
 	int r;
 
@@ -64,10 +65,11 @@ static int share_block(struct copy *k, struct blk **ret)
 	r = content_find_locked(c, k->off_in / BLOCK, &p);
 	/* @in may grow while we look: a block longer than what was asked for would show too much */
 	if (r == 0 && p.len <= k->left) {
-		if (p.at == PLACE_BLK)
+		/* what only another tree's memory has is counted there */
+		if (p.at == PLACE_BLK && c->env == e)
 			*ret = blk_ref(p.blk);
 		else if (p.at == PLACE_CHUNK)
-			r = blk_new_held(c->env, &p.digest, p.len, ret);
+			r = blk_new_held(e, &p.digest, p.len, ret);
 	}
 	pthread_rwlock_unlock(&c->lock);
 	if (r < 0)

@@ -235,24 +235,24 @@ int64_t ovl_lseek(struct ovl *o, store_ino ino, int64_t off, int whence)
 	return k;
 }
 
-static ssize_t copy_held(struct ovl *o, store_ino in, uint64_t off_in, struct held *out,
+static ssize_t copy_held(struct ovl *from, store_ino in, uint64_t off_in, struct held *out,
 			 uint64_t off_out, uint64_t n)
 {
 	struct held src;
-	ssize_t k = file_hold(o, in, false, &src);
+	ssize_t k = file_hold(from, in, false, &src);
 
 	if (k < 0)
 		return k;
-	if (in == out->n->ino && off_in < off_out + n && off_out < off_in + n)
+	if (src.n == out->n && off_in < off_out + n && off_out < off_in + n)
 		k = -EINVAL;
 	else
 		k = io_error(content_copy(src.c->c, off_in, out->c->c, off_out, n));
-	file_drop(o, &src, false, NULL);
+	file_drop(from, &src, false, NULL);
 	return k;
 }
 
-ssize_t ovl_copy_range(struct ovl *o, store_ino in, uint64_t off_in, store_ino out,
-		       uint64_t off_out, uint64_t n)
+ssize_t ovl_copy_from(struct ovl *from, store_ino in, uint64_t off_in, struct ovl *o, store_ino out,
+		      uint64_t off_out, uint64_t n)
 {
 	bool killed;
 	struct held dst;
@@ -267,13 +267,19 @@ ssize_t ovl_copy_range(struct ovl *o, store_ino in, uint64_t off_in, store_ino o
 		return k;
 	k = file_hold(o, out, true, &dst);
 	if (k == 0) {
-		k = copy_held(o, in, off_in, &dst, off_out, n);
+		k = copy_held(from, in, off_in, &dst, off_out, n);
 		if (k > 0)
 			redo_arm(o, k, 0);
 		file_drop(o, &dst, k > 0, &killed);
 	}
 	change_end(o);
 	return k;
+}
+
+ssize_t ovl_copy_range(struct ovl *o, store_ino in, uint64_t off_in, store_ino out,
+		       uint64_t off_out, uint64_t n)
+{
+	return ovl_copy_from(o, in, off_in, o, out, off_out, n);
 }
 
 /* Is there anything of @ino that a crash would lose? */

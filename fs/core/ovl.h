@@ -228,6 +228,9 @@ int64_t ovl_lseek(struct ovl *o, store_ino ino, int64_t off, int whence) MUST_US
 /* Shares whole aligned blocks, copies the edges. The count is short only at end of file. */
 ssize_t ovl_copy_range(struct ovl *o, store_ino in, uint64_t off_in, store_ino out,
 		       uint64_t off_out, uint64_t n) MUST_USE;
+/* The same out of a file of @from, a read-only tree of the same store that is this thread's alone. */
+ssize_t ovl_copy_from(struct ovl *from, store_ino in, uint64_t off_in, struct ovl *o, store_ino out,
+		      uint64_t off_out, uint64_t n) MUST_USE;
 int ovl_fsync(struct ovl *o, store_ino ino, bool datasync) MUST_USE;
 
 /* ---- the whole tree ---- */

@@ -389,6 +389,8 @@ struct ctl_import_sum {
 	uint64_t written;        /* by which the store grew */
 	uint64_t layers, reused; /* of these were there */
 	uint64_t skipped;        /* sockets, and attributes that are not kept */
+	uint64_t
+		unread; /* files of a directory that an earlier import of it has read, and that are unchanged */
 };
 struct ctl_import_opts {
 	const char *data_dir; /* NULL: ctl_data_dir(); made when missing */
@@ -398,6 +400,7 @@ struct ctl_import_opts {
 	const char *name;
 	unsigned strip;    /* of "tar": components of each path that are dropped */
 	bool replace;      /* instead of -EEXIST */
+	bool reread;       /* of "dir": also what an earlier import of it has read */
 	uint64_t disk_max; /* bytes by which the store may grow; 0: what is free */
 	/* May be NULL; bytes, @total 0: not known. Nonzero: stop. */
 	int (*progress)(void *arg, const char *stage, uint64_t done, uint64_t total);

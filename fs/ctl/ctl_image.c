@@ -133,6 +133,8 @@ int ctl_import(const struct ctl_import_opts *o, struct diag *diag, struct ctl_im
 		ctl_argv_opt(&a, "--strip", strip);
 	if (o->replace)
 		ctl_argv_add(&a, "--replace");
+	if (o->reread)
+		ctl_argv_add(&a, "--reread");
 	(void)snprintf(max, sizeof(max), "%llu", (unsigned long long)o->disk_max);
 	if (o->disk_max)
 		ctl_argv_opt(&a, "--disk-max", max);

@@ -187,7 +187,7 @@ static const struct field import_fields[] = {
 	FIELD(ctl_import_sum, id, F_CHARS),    FIELD(ctl_import_sum, entries, F_U64),
 	FIELD(ctl_import_sum, bytes, F_U64),   FIELD(ctl_import_sum, written, F_U64),
 	FIELD(ctl_import_sum, layers, F_U64),  FIELD(ctl_import_sum, reused, F_U64),
-	FIELD(ctl_import_sum, skipped, F_U64),
+	FIELD(ctl_import_sum, skipped, F_U64), FIELD(ctl_import_sum, unread, F_U64),
 };
 const struct ctl_table ctl_table_import = TABLE(import_fields, ctl_import_sum);
 

@@ -18,7 +18,7 @@
 #include "base/mp.h"
 #include "fs/ctl/ctl_client.h"
 
-#define CTL_PROTO      4
+#define CTL_PROTO      5
 #define CTL_FRAME_MAX  (1u << 20)  /* bytes of one message */
 #define CTL_ITEMS_SOFT (64u << 10) /* a stream starts a new message above this */
 #define CTL_LIST_MAX   1024        /* strings in one list */

@@ -26,7 +26,7 @@ struct daemon_opts {
 	bool rw; /* mount: writable, and what is written goes with it */
 	unsigned keep_states, keep_days, strip;
 	const char *kind, *src, *dest, *tag, *pack; /* import, export: fs/image/image.h */
-	bool replace, squash, with_host;
+	bool replace, reread, squash, with_host;
 	bool force; /* serve: without the runtime directory's lock */
 	int ready_fd;
 	uint64_t disk_max; /* 0: the default */

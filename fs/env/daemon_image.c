@@ -70,6 +70,7 @@ static int import_into(const struct daemon_opts *o, struct store *s, struct tell
 				  .name = o->name,
 				  .strip = o->strip,
 				  .replace = o->replace,
+				  .reread = o->reread,
 				  .disk_max = o->disk_max,
 				  .watch = {go_on, x}};
 	struct image_done d;
@@ -84,7 +85,8 @@ static int import_into(const struct daemon_opts *o, struct store *s, struct tell
 				       .written = d.written,
 				       .layers = d.layers,
 				       .reused = d.reused,
-				       .skipped = d.skipped};
+				       .skipped = d.skipped,
+				       .unread = d.unread};
 	digest_hex(&d.id, ret->id);
 	return 0;
 }

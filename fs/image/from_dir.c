@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "fs/core/ovl.h"
 #include "fs/image/first_name.h"
 #include "fs/image/image_internal.h"
 
@@ -30,6 +31,9 @@ struct walk {
 	struct progress *p;
 	struct diag *diag;
 	const char *src;
+	struct before *before; /* an earlier import of it; or NULL */
+	struct listed *listed;
+	uint64_t *unread;
 	int fd; /* the directory at the end of levels */
 	dev_t dev;
 	struct level *v;
@@ -187,28 +191,71 @@ static int copy_range(struct walk *w, store_ino ino, int fd, uint64_t at, uint64
 	return 0;
 }
 
+/* The next piece of the file from *at on that is no hole; false: there is none. */
+static bool next_data(int fd, uint64_t size, uint64_t *at, uint64_t *ret_end)
+{
+	off_t data = lseek(fd, (off_t)*at, SEEK_DATA), hole;
+
+	*ret_end = size;
+	if (data < 0)
+		return errno != ENXIO && *at < size; /* not told: all of it */
+	hole = lseek(fd, data, SEEK_HOLE);
+	*at = (uint64_t)data;
+	if (hole >= 0 && (uint64_t)hole < size)
+		*ret_end = (uint64_t)hole;
+	return *at < size;
+}
+
+/* Files without a hole need not be asked where theirs are. */
+static bool no_hole(const struct stat *st)
+{
+	return (uint64_t)st->st_blocks * 512 >= (uint64_t)st->st_size;
+}
+
 static int copy_data(struct walk *w, store_ino ino, int fd, const struct stat *st)
 {
-	uint64_t at = 0, size = (uint64_t)st->st_size;
+	uint64_t at = 0, end, size = (uint64_t)st->st_size;
 	int r = 0;
 
-	/* Files without a hole need not be asked where theirs are. */
-	if ((uint64_t)st->st_blocks * 512 >= size)
+	if (no_hole(st))
 		return copy_range(w, ino, fd, 0, size);
-	while (r == 0 && at < size) {
-		off_t data = lseek(fd, (off_t)at, SEEK_DATA), hole;
-
-		if (data < 0 && errno == ENXIO)
-			return 0;
-		if (data < 0)
-			return copy_range(w, ino, fd, at, size);
-		hole = lseek(fd, data, SEEK_HOLE);
-		if (hole < 0)
-			hole = (off_t)size;
-		r = copy_range(w, ino, fd, (uint64_t)data, (uint64_t)hole);
-		at = (uint64_t)hole;
+	while (r == 0 && at < size && next_data(fd, size, &at, &end)) {
+		r = copy_range(w, ino, fd, at, end);
+		at = end;
 	}
 	return r;
+}
+
+static uint64_t count_data(int fd, const struct stat *st)
+{
+	uint64_t at = 0, end, n = 0, size = (uint64_t)st->st_size;
+
+	if (no_hole(st))
+		return size;
+	while (at < size && next_data(fd, size, &at, &end)) {
+		n += end - at;
+		at = end;
+	}
+	return n;
+}
+
+/* The bytes, unless they are known to be those that an earlier import has read. */
+static int take_data(struct walk *w, store_ino ino, int fd, const struct sink_entry *e)
+{
+	store_ino old;
+	uint64_t n;
+	int r;
+
+	if (!w->before || !before_find(w->before, e->path, &e->st, &old))
+		return copy_data(w, ino, fd, &e->st);
+	n = count_data(fd, &e->st);
+	r = sink_take(w->k, ino, before_tree(w->before), old, (uint64_t)e->st.st_size, n);
+	ovl_forget(before_tree(w->before), old, 1);
+	if (r < 0)
+		return r;
+	(*w->unread)++;
+	w->p->done += n;
+	return 0;
 }
 
 static bool changed(const struct stat *a, const struct stat *b)
@@ -230,12 +277,14 @@ static int regular(struct walk *w, const char *name, struct sink_entry *e)
 		return fail(w, -ESTALE, "read");
 	r = sink_put(w->k, e, &ino);
 	if (r == 0)
-		r = copy_data(w, ino, fd, &e->st);
+		r = take_data(w, ino, fd, e);
 	if (r == 0 && (fstat(fd, &after) < 0 || changed(&e->st, &after)))
 		return diag_set(
 			w->diag, -ESTALE,
 			"%.150s/%.200s was changed while it was read; import it again when nobody writes there",
 			w->src, e->path);
+	if (r == 0)
+		r = listed_add(w->listed, e->path, &e->st);
 	if (r == 0)
 		r = sink_attr(w->k, ino, e, (uint64_t)e->st.st_size);
 	return r < 0 ? r : fd_xattrs(w, ino, fd);
@@ -383,6 +432,7 @@ static void walk_release(struct walk *w)
 	while (w->n)
 		level_release(&w->v[--w->n]);
 	first_names_release(&w->first);
+	before_close(w->before);
 	free(w->v);
 	free(w->buf);
 	free(w->xattr);
@@ -407,12 +457,28 @@ static uint64_t bytes_below(const char *src, struct progress *p)
 	return n;
 }
 
-int from_dir(const char *src, struct sink *k, struct progress *p, struct diag *diag)
+/* The list of files that this import makes, and an earlier one. */
+static int look_before(struct importing *x, struct walk *w, const struct stat *st)
 {
+	int r = listed_begin(w->listed, w->fd, w->src, st);
+
+	/* Where none can be made, none was. */
+	return r < 0 || x->o->reread || !w->listed->on
+		       ? r
+		       : before_open(x->o->store, w->src, st->st_dev, &w->before);
+}
+
+int from_dir(struct importing *x, struct sink *k)
+{
+	const char *src = x->o->src;
+	struct progress *p = &x->p;
+	struct diag *diag = x->diag;
 	struct walk w = {.k = k,
 			 .p = p,
 			 .diag = diag,
 			 .src = src,
+			 .listed = &x->info.files,
+			 .unread = &x->done->unread,
 			 .fd = open(src, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
 			 .buf = malloc(READ_SIZE),
 			 .xattr = malloc(2 * XATTR_SIZE)};
@@ -425,7 +491,11 @@ int from_dir(const char *src, struct sink *k, struct progress *p, struct diag *d
 	else if (!w.buf || !w.xattr)
 		r = -ENOMEM;
 	w.dev = r == 0 ? st.st_dev : 0;
-	if (r == 0 && p->watch && p->watch->go_on)
+	if (r == 0)
+		r = look_before(x, &w, &st);
+	if (r == 0 && w.before) /* near enough, and costs no walk */
+		p->total = before_bytes(w.before);
+	else if (r == 0 && p->watch && p->watch->go_on)
 		p->total = bytes_below(src, p);
 	if (r == 0)
 		r = walk(&w);

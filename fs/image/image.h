@@ -43,6 +43,7 @@ struct image_import {
 	const char *name;
 	unsigned strip; /* of a tar archive: components of each path that are dropped */
 	bool replace;
+	bool reread; /* of a directory: also the files that an earlier import of it has read */
 	uint64_t disk_max; /* bytes by which the store may grow; 0: what is free */
 	struct image_watch watch;
 };
@@ -53,6 +54,7 @@ struct image_done {
 	uint64_t written;        /* by which the store grew */
 	uint64_t layers, reused; /* of an OCI image; of these, were there */
 	uint64_t skipped;        /* sockets, and attributes that are not kept */
+	uint64_t unread; /* files of a directory that an earlier import has read, unchanged */
 };
 int image_import(const struct image_import *o, struct diag *diag, struct image_done *ret) MUST_USE;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "fs/image/before.h"
 #include "fs/image/image.h"
 #include "fs/image/sink.h"
 
@@ -17,7 +18,8 @@ bool progress_stop(void *p);
 
 /* The tree of a directory of the host, in the order of the bytes of names. Other file systems below it are not
  * entered: a mount point is an empty directory. */
-int from_dir(const char *src, struct sink *k, struct progress *p, struct diag *diag) MUST_USE;
+struct importing;
+int from_dir(struct importing *x, struct sink *k) MUST_USE;
 
 /* Where the bytes of an archive come from. */
 struct byte_source {
@@ -58,14 +60,21 @@ int acl_to_entry(struct archive_entry *e, int type, const void *p, size_t n) MUS
 struct image_info {
 	uint64_t entries, bytes;
 	char source[8];
-	char manager[8]; /* as struct image_base */
-	char *config;    /* an OCI image's configuration, as JSON; or NULL */
+	char manager[8];     /* as struct image_base */
+	char *config;        /* an OCI image's configuration, as JSON; or NULL */
+	struct listed files; /* of a directory; written, and not read back */
 };
 void image_info_release(struct image_info *i);
 /* A sealed layer that holds @i; nobody names it yet. */
 int image_info_write(struct store *s, const struct image_info *i, store_layer *ret) MUST_USE;
 /* -ENOENT: nothing is known. */
 int image_info_read(struct store *s, const char *name, struct image_info *ret) MUST_USE;
+
+#define IMAGE_REF   "image/"
+#define IMAGE_FILES "files" /* before.h */
+/* The beginning of a file of such a tree. -ENOENT. */
+int image_file_read(struct store *s, store_layer layer, const char *file, size_t max,
+		    struct buf *out) MUST_USE;
 
 /* ---- an import under way: layers that only it knows ---- */
 

@@ -188,12 +188,15 @@ static int one_layer(struct importing *x)
 
 	if (r < 0)
 		return r;
-	r = x->o->kind == IMAGE_DIR ? from_dir(x->o->src, k, &x->p, x->diag) : from_file(x, k);
+	r = x->o->kind == IMAGE_DIR ? from_dir(x, k) : from_file(x, k);
 	if (r < 0) {
 		sink_abort(k);
 		return r;
 	}
-	return importing_finish(x, k, NULL);
+	r = importing_finish(x, k, NULL);
+	if (r == 0)
+		listed_seal(&x->info.files, &x->v[x->n - 1].commit.id, x->done->bytes);
+	return r;
 }
 
 /* ---- the name ---- */
@@ -218,7 +221,7 @@ static int give_name(struct importing *x, store_layer info)
 		if (x->v[i].chain[0])
 			refs[b.nrefs++] = (struct store_ref){x->v[i].chain, x->v[i].layer};
 	}
-	(void)snprintf(ref, sizeof(ref), "image/%s", x->o->name);
+	(void)snprintf(ref, sizeof(ref), IMAGE_REF "%s", x->o->name);
 	refs[b.nrefs++] = (struct store_ref){ref, info};
 	r = store_base_set(x->o->store, &b);
 	if (r == -EAGAIN)

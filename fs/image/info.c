@@ -16,6 +16,7 @@
 void image_info_release(struct image_info *i)
 {
 	free(i->config);
+	listed_release(&i->files);
 	*i = (struct image_info){0};
 }
 
@@ -36,22 +37,29 @@ static char *info_text(const struct image_info *i)
 	return text;
 }
 
+static int write_file(struct sink *k, const char *name, const void *p, size_t n)
+{
+	struct sink_entry e = {.path = name, .st = {.st_mode = S_IFREG | 0644}};
+	store_ino ino;
+	int r = sink_put(k, &e, &ino);
+
+	if (r == 0)
+		r = sink_write(k, ino, 0, p, n);
+	return r < 0 ? r : sink_attr(k, ino, &e, n);
+}
+
 int image_info_write(struct store *s, const struct image_info *i, store_layer *ret)
 {
-	struct sink_entry e = {.path = INFO_NAME, .st = {.st_mode = S_IFREG | 0644}};
 	struct sink_opts o = {.store = s};
 	cleanup_free char *text = info_text(i);
 	struct sink *k;
-	store_ino ino;
 	int r = text ? sink_open(&o, &k) : -ENOMEM;
 
 	if (r < 0)
 		return r;
-	r = sink_put(k, &e, &ino);
-	if (r == 0)
-		r = sink_write(k, ino, 0, text, strlen(text));
-	if (r == 0)
-		r = sink_attr(k, ino, &e, strlen(text));
+	r = write_file(k, INFO_NAME, text, strlen(text));
+	if (r == 0 && i->files.on)
+		r = write_file(k, IMAGE_FILES, i->files.b.data, i->files.b.len);
 	if (r < 0) {
 		sink_abort(k);
 		return r;
@@ -61,28 +69,38 @@ int image_info_write(struct store *s, const struct image_info *i, store_layer *r
 
 /* ---- reading ---- */
 
-static int read_text(struct ovl *o, char **ret)
+static int read_into(struct ovl *o, const struct ovl_entry *e, size_t max, struct buf *out)
 {
+	size_t n = (size_t)e->attr.st.st_size < max ? (size_t)e->attr.st.st_size : max;
+	int r = S_ISREG(e->attr.st.st_mode) ? buf_reserve(out, n + 1) : -EBADMSG;
+	ssize_t k = r < 0 ? r : ovl_read(o, e->ino, 0, out->data, n);
+
+	if (k < 0)
+		return (int)k;
+	out->len = (size_t)k;
+	out->data[k] = 0;
+	return 0;
+}
+
+int image_file_read(struct store *s, store_layer layer, const char *file, size_t max,
+		    struct buf *out)
+{
+	struct ovl_opts oo = {.store = s, .flags = OVL_RDONLY, .layer = layer};
 	struct ovl_entry e;
-	int r = ovl_walk(o, "/" INFO_NAME, &e);
-	char *text;
-	ssize_t n;
+	struct ovl *o;
+	int r = ovl_open(&oo, &o);
 
 	if (r < 0)
 		return r;
-	if (!S_ISREG(e.attr.st.st_mode) || e.attr.st.st_size > INFO_MAX) {
+	r = ovl_lookup(o, STORE_ROOT_INO, file, &e);
+	if (r == 0 && !e.ino)
+		r = -ENOENT;
+	if (r == 0) {
+		r = read_into(o, &e, max, out);
 		ovl_forget(o, e.ino, 1);
-		return -EBADMSG;
 	}
-	text = calloc(1, (size_t)e.attr.st.st_size + 1);
-	n = text ? ovl_read(o, e.ino, 0, text, (size_t)e.attr.st.st_size) : -ENOMEM;
-	ovl_forget(o, e.ino, 1);
-	if (n < 0) {
-		free(text);
-		return (int)n;
-	}
-	*ret = text;
-	return 0;
+	(void)ovl_close(o);
+	return r;
 }
 
 static uint64_t number(const cJSON *o, const char *key)
@@ -113,22 +131,17 @@ static int parse(const char *text, struct image_info *ret)
 
 int image_info_read(struct store *s, const char *name, struct image_info *ret)
 {
-	struct ovl_opts oo = {.store = s, .flags = OVL_RDONLY};
-	cleanup_free char *text = NULL;
-	struct ovl *o;
+	cleanup_buf struct buf text = {0};
+	store_layer layer;
 	char ref[80];
 	int r;
 
-	if (snprintf(ref, sizeof(ref), "image/%s", name) >= (int)sizeof(ref))
+	if (snprintf(ref, sizeof(ref), IMAGE_REF "%s", name) >= (int)sizeof(ref))
 		return -ENOENT;
-	r = store_ref_get(s, ref, &oo.layer);
+	r = store_ref_get(s, ref, &layer);
 	if (r == 0)
-		r = ovl_open(&oo, &o);
-	if (r < 0)
-		return r;
-	r = read_text(o, &text);
-	(void)ovl_close(o);
-	return r < 0 ? r : parse(text, ret);
+		r = image_file_read(s, layer, INFO_NAME, INFO_MAX, &text);
+	return r < 0 ? r : parse((const char *)text.data, ret);
 }
 
 /* ---- the list ---- */

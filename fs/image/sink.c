@@ -265,6 +265,22 @@ int sink_write(struct sink *k, store_ino ino, uint64_t off, const void *p, size_
 	return k->o.stop && k->o.stop(k->o.arg) ? diag_set(k->o.diag, -ECANCELED, "stopped") : 0;
 }
 
+int sink_take(struct sink *k, store_ino ino, struct ovl *from, store_ino src, uint64_t size,
+	      uint64_t data)
+{
+	for (uint64_t at = 0; at < size;) {
+		ssize_t n = ovl_copy_from(from, src, at, k->ovl, ino, at, size - at);
+
+		if (n <= 0)
+			return n < 0 ? sink_fail(k, (int)n, "cannot keep", "a file's bytes") : -EIO;
+		at += (uint64_t)n;
+		if (k->o.stop && k->o.stop(k->o.arg))
+			return diag_set(k->o.diag, -ECANCELED, "stopped");
+	}
+	k->counts.bytes += data;
+	return 0;
+}
+
 int sink_attr(struct sink *k, store_ino ino, const struct sink_entry *e, uint64_t size)
 {
 	unsigned set = OVL_SET_UID | OVL_SET_GID | OVL_SET_ATIME | OVL_SET_MTIME;

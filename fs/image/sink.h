@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "store/store.h"
 
+struct ovl;
 struct sink;
 
 struct sink_opts {
@@ -46,6 +47,9 @@ struct sink_entry {
 /* Make it. *ret_ino is the inode, for what follows, until the next sink_put; 0 for a hard link. */
 int sink_put(struct sink *k, const struct sink_entry *e, store_ino *ret_ino) MUST_USE;
 int sink_write(struct sink *k, store_ino ino, uint64_t off, const void *p, size_t n) MUST_USE;
+/* The bytes of a file of @from, a read-only tree of the same store, which are @size, @data of them in no hole: shared, not copied. */
+int sink_take(struct sink *k, store_ino ino, struct ovl *from, store_ino src, uint64_t size,
+	      uint64_t data) MUST_USE;
 /* Its attributes, behind its bytes, which are @size (regular files). */
 int sink_attr(struct sink *k, store_ino ino, const struct sink_entry *e, uint64_t size) MUST_USE;
 /* Behind sink_attr. One of a kind that no file system here keeps is counted, and left out. */

@@ -26,7 +26,11 @@ def nearly(bench, path):
     """The same with one file in fifty changed."""
     shutil.rmtree(path)
     shutil.copytree(bench.once("image-tree", lambda p: tree(bench, p)), path)
-    rnd = random.Random(12)
+    change(path, 12)
+
+
+def change(path, seed):
+    rnd = random.Random(seed)
     for i, (d, _, files) in enumerate(sorted(os.walk(path))):
         for f in sorted(files)[::50]:
             with open(os.path.join(d, f), "r+b") as o:
@@ -77,7 +81,9 @@ def images(bench):
         out[k] = {"native": v}
     out["import dir"] = {"rattan": timed(lambda: rt("import", "dir", one, "one"))}
     out["import dir, nearly the same"] = {"rattan": timed(lambda: rt("import", "dir", two, "two"))}
-    out["import dir, the same"] = {"rattan": timed(lambda: rt("import", "dir", one, "three"))}
+    change(two, 13)
+    out["import dir, the second again, a file in fifty changed"] = {"rattan": timed(lambda: rt("import", "dir", two, "three"))}
+    out["import dir, the same, all read"] = {"rattan": timed(lambda: rt("import", "dir", two, "again", "--reread"))}
     out["import tar, the same"] = {"rattan": timed(lambda: rt("import", "tar", bench.top / "image.tar", "four"))}
     out["export tar"] = {"rattan": timed(lambda: rt("export", "tar", "one", bench.top / "out.tar"))}
     out["export dir"] = {"rattan": timed(lambda: rt("export", "dir", "one", bench.top / "out-dir"))}
