@@ -11,6 +11,7 @@
 
 #include "stage3/note.h"
 #include "stage3/root.h"
+#include "stage3/root_who.h"
 #include "stage3/stage3_abi.h"
 #include "stage3/status.h"
 
@@ -106,6 +107,7 @@ int init_run(pid_t child, int tty_fd, bool linger, bool noted, int root_fd)
 	struct pollfd p[3] = {{.fd = STAGE3_FD_STATUS, .events = POLLIN},
 			      {.events = POLLIN},
 			      {.fd = root_fd, .events = POLLIN}};
+	struct root_people people = {0};
 	sigset_t chld;
 	bool left = true;
 
@@ -124,7 +126,7 @@ int init_run(pid_t child, int tty_fd, bool linger, bool noted, int root_fd)
 		if (poll(p, 3, -1) < 0 && errno != EINTR)
 			return STAGE3_EXIT_FAILED;
 		if (p[2].revents & POLLIN)
-			root_serve(p[2].fd);
+			root_serve(p[2].fd, &people);
 		else if (p[2].revents) /* nobody is left who could ask */
 			p[2].fd = -1;
 		if (p[1].revents && read(p[1].fd, &si, sizeof(si)) < 0 && errno != EAGAIN)

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -37,6 +38,11 @@
 #define CATCH(call)                                            \
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##call, 0, 1), \
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF)
+/* With @value in the lower half of its first argument; the kernel reads an int. */
+#define CATCH_FIRST(call, value)                                               \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##call, 0, 4), FIELD(args[0]), \
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), 0, 1),            \
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF), FIELD(nr)
 /* With a device's type in argument @arg; the lower half, of which the kernel reads sixteen bits. */
 #define CATCH_NODE(call, arg)                                                    \
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##call, 0, 5), FIELD(args[arg]), \
@@ -70,6 +76,14 @@ static const struct sock_filter catcher[] = {
 	CATCH(setgroups),
 	CATCH(setfsuid),
 	CATCH(setfsgid),
+	CATCH(getuid),
+	CATCH(geteuid),
+	CATCH(getgid),
+	CATCH(getegid),
+	CATCH(getresuid),
+	CATCH(getresgid),
+	CATCH(getgroups),
+	CATCH_FIRST(prctl, PR_SET_KEEPCAPS),
 #ifdef SYS_mknod
 	CATCH_NODE(mknod, 1),
 #endif
@@ -150,7 +164,7 @@ int root_take(int sock)
 
 /* ---- what is caught ---- */
 
-void root_serve(int fd)
+void root_serve(int fd, struct root_people *people)
 {
 	union {
 		struct seccomp_notif n;
@@ -166,10 +180,12 @@ void root_serve(int fd)
 	/* Who asked may be gone by now. */
 	if (ioctl(fd, SECCOMP_IOCTL_NOTIF_RECV, &in.n) < 0)
 		return;
-	who = (struct root_caller){.pid = in.n.pid, .listener = fd, .id = in.n.id};
+	who = (struct root_caller){
+		.pid = in.n.pid, .listener = fd, .id = in.n.id, .people = people};
 	a = root_call(&in.n.data, &who);
 	out.r.id = in.n.id;
 	out.r.error = a.mine ? a.error : 0;
+	out.r.val = a.mine && !a.error ? a.value : 0;
 	out.r.flags = a.mine ? 0 : SECCOMP_USER_NOTIF_FLAG_CONTINUE;
 	(void)ioctl(fd, SECCOMP_IOCTL_NOTIF_SEND, &out.r);
 }

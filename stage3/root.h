@@ -6,8 +6,8 @@
  * told (stage3/root_abi.h); what it cannot, or need not, the kernel does as if nobody had looked. Nothing here gives a right: init
  * has what the command has, in the same namespaces, and what is caught is judged by the same file system.
  *
- * Caught: chown and its like, mknod of devices, stat and its like, and changes of the ids of a process, which succeed and change
- * nothing. A file's set-id bits and capabilities are the kernel's and the file system's; nothing is executed by them.
+ * Caught: chown and its like, mknod of devices, stat and its like, and what sets and tells the ids of a process
+ * (root_who.h). A file's set-id bits and capabilities are the kernel's and the file system's; nothing is executed by them.
  */
 #pragma once
 
@@ -17,5 +17,6 @@ int root_pair(int *ret_child, int *ret_init);
 int root_catch(int fd);
 /* init's, after the child has done so or failed: what to poll and serve; -1. Closes @fd. */
 int root_take(int fd);
-/* Something is caught: it is answered. */
-void root_serve(int fd);
+/* Something is caught: it is answered. @people: all 0 before the first, and the same for all. */
+struct root_people;
+void root_serve(int fd, struct root_people *people);

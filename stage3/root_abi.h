@@ -8,6 +8,7 @@
 #pragma once
 
 #include <stdint.h>
+#include <sys/resource.h>
 
 /* Of any inode: its owner as it is stored. Setting it is chown(2) of the inode. */
 #define ROOT_XATTR_OWNER "system.rattan.owner"
@@ -25,3 +26,34 @@ struct root_node {
 	uint32_t dev;  /* as the kernel writes it in system calls */
 	char name[];   /* NUL-terminated, to the end of the value */
 };
+
+/*
+ * Who a process believes to be, in the soft value of a limit that Linux has not enforced since 2.4.25 (getrlimit(2)): fork hands it
+ * on, exec leaves it, and both ends may read it of any process of the same user (prlimit(2)). Its upper bits are the ids that own
+ * what the process makes, the lower ones are stage3's. RLIM_INFINITY: root.
+ */
+#define ROOT_WHO_LIMIT RLIMIT_LOCKS
+#define ROOT_ID_BITS   26
+#define ROOT_ID_MAX    ((UINT32_C(1) << ROOT_ID_BITS) - 2)
+#define ROOT_WHO_BITS  12
+#define ROOT_WHO_MAX   ((UINT32_C(1) << ROOT_WHO_BITS) - 1)
+
+static inline uint64_t root_who_pack(uint32_t uid, uint32_t gid, uint32_t number)
+{
+	return (uint64_t)uid << (ROOT_ID_BITS + ROOT_WHO_BITS) | (uint64_t)gid << ROOT_WHO_BITS |
+	       number;
+}
+
+static inline uint32_t root_who_number(uint64_t limit)
+{
+	return (uint32_t)limit & ROOT_WHO_MAX;
+}
+
+static inline struct root_owner root_who_owner(uint64_t limit)
+{
+	const uint32_t mask = (UINT32_C(1) << ROOT_ID_BITS) - 1;
+
+	return (struct root_owner){.uid = (uint32_t)(limit >> (ROOT_ID_BITS + ROOT_WHO_BITS)) &
+					  mask,
+				   .gid = (uint32_t)(limit >> ROOT_WHO_BITS) & mask};
+}

@@ -14,6 +14,7 @@
 
 #include "stage3/root_abi.h"
 #include "stage3/root_path.h"
+#include "stage3/root_who.h"
 
 #define NODE_TRIES 100
 
@@ -162,17 +163,35 @@ static struct root_answer do_statx(const struct root_caller *c, const struct tar
 
 /* ---- chown ---- */
 
+/* Who is not root gives nothing away, and to its own groups only what is its own. */
+static bool may_give(const struct root_who *w, const char *link, const struct root_owner *to)
+{
+	struct root_owner is;
+
+	if (w->uid[ROOT_FS] == 0)
+		return true;
+	/* where there is no owner to be asked for, there is none to be set */
+	if (getxattr(link, ROOT_XATTR_OWNER, &is, sizeof(is)) != (ssize_t)sizeof(is))
+		return true;
+	return is.uid == w->uid[ROOT_FS] && (to->uid == ROOT_KEEP || to->uid == is.uid) &&
+	       (to->gid == ROOT_KEEP || to->gid == is.gid || root_who_in(w, to->gid));
+}
+
 static struct root_answer do_chown(const struct root_caller *c, const struct target *t,
 				   uint64_t uid, uint64_t gid)
 {
 	const struct root_owner o = {.uid = (uint32_t)uid, .gid = (uint32_t)gid};
 	char link[PROC_ROOM];
-	int fd = open_target(c, t), error;
+	struct root_who w;
+	int fd = open_target(c, t), error = 0;
 
 	if (fd < 0)
 		return to_kernel;
 	link_of(fd, link);
-	error = setxattr(link, ROOT_XATTR_OWNER, &o, sizeof(o), 0) < 0 ? errno : 0;
+	if (root_who_of(c, &w) && !may_give(&w, link, &o))
+		error = EPERM;
+	else if (setxattr(link, ROOT_XATTR_OWNER, &o, sizeof(o), 0) < 0)
+		error = errno;
 	(void)close(fd);
 	/* /proc, /dev/shm: of another file system. */
 	return error == EOPNOTSUPP ? to_kernel : done(-error);
@@ -214,8 +233,11 @@ static struct root_answer do_mknod(const struct root_caller *c, int at, uint64_t
 				   uint64_t mode, uint64_t dev)
 {
 	char text[ROOT_PATH], name[256], *slash;
+	struct root_who w;
 	int dir, r;
 
+	if (root_who_of(c, &w) && w.uid[ROOT_EFFECTIVE])
+		return done(-EPERM);
 	if (!read_text(c->pid, path, text))
 		return to_kernel;
 	slash = strrchr(text, '/');
@@ -304,6 +326,6 @@ struct root_answer root_call(const struct seccomp_data *c, const struct root_cal
 	case SYS_mknodat:
 		return do_mknod(caller, (int)a[0], a[1], a[2], a[3]);
 	default:
-		return done(0); /* another id: it stays what it is, and is none the wiser */
+		return root_who_call(c, caller);
 	}
 }

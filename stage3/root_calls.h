@@ -6,8 +6,9 @@
 #include <stdint.h>
 
 struct root_answer {
-	bool mine; /* false: the kernel is to do it */
-	int error; /* negative errno; 0 */
+	bool mine;     /* false: the kernel is to do it */
+	int error;     /* negative errno; 0 */
+	int64_t value; /* what the call returns without one */
 };
 
 /* Called in the order in which calls are caught, by one thread. */

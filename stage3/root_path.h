@@ -8,10 +8,13 @@
 #define PROC_ROOM 64
 
 /* Who made a call that was caught. */
+struct root_people;
+
 struct root_caller {
 	uint32_t pid;
 	int listener; /* by which it was caught */
 	uint64_t id;
+	struct root_people *people; /* root_who.h; of init's */
 };
 
 /* A descriptor of O_PATH; -1: not to be had, or the caller is gone: the kernel says why. @dir: AT_FDCWD or the caller's descriptor, where

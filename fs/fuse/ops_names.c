@@ -6,8 +6,11 @@
 struct ovl_cred op_cred(fuse_req_t req)
 {
 	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+	const struct session_ids *ids = &op_session(req)->ids;
+	struct ovl_cred cred = ids_cred(ids, ctx->uid, ctx->gid, ctx->umask);
 
-	return ids_cred(&op_session(req)->ids, ctx->uid, ctx->gid, ctx->umask);
+	root_maker(ids, ctx->pid, &cred);
+	return cred;
 }
 
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)

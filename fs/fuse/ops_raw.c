@@ -85,6 +85,7 @@ static void raw_tmpfile(struct worker *w)
 		return;
 	}
 	cred = ids_cred(&se->ids, w->req->uid, w->req->gid, in->umask);
+	root_maker(&se->ids, (pid_t)w->req->pid, &cred);
 	r = TREE(se, tmpfile, w->req->nodeid, in->mode, (int)in->flags, &cred, &e, &o);
 	if (r == 0) {
 		out.open.fh = o.fh;

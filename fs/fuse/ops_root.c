@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/sysmacros.h>
 
 #include "stage3/root_abi.h"
@@ -75,6 +76,19 @@ static int make_node(struct session *se, store_ino dir, const void *value, size_
 	TREE(se, forget, e.ino, 1);
 	session_attr_changed(se, dir);
 	return 0;
+}
+
+void root_maker(const struct session_ids *ids, pid_t pid, struct ovl_cred *cred)
+{
+	struct root_owner o;
+	struct rlimit lim;
+
+	if (!ids->root || pid <= 0 || prlimit(pid, ROOT_WHO_LIMIT, NULL, &lim) < 0 ||
+	    lim.rlim_cur == RLIM_INFINITY)
+		return;
+	o = root_who_owner(lim.rlim_cur);
+	cred->uid = o.uid;
+	cred->gid = o.gid;
 }
 
 bool root_getxattr(struct session *se, store_ino ino, const char *name, void *value, size_t size,

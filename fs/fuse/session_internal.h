@@ -180,6 +180,8 @@ bool raw_again(struct worker *w);
 
 /* ---- ops_root.c ---- */
 
+/* Of a mount with ids.root: whom @pid believes to be owns what it makes (stage3/root_abi.h). */
+void root_maker(const struct session_ids *ids, pid_t pid, struct ovl_cred *cred);
 /* What stage3 asks of a mount with ids.root; false: it is no such attribute, or no such mount. */
 bool root_getxattr(struct session *se, store_ino ino, const char *name, void *value, size_t size,
 		   ssize_t *ret);

@@ -8,15 +8,20 @@
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "stage3/root_abi.h"
 #include "stage3/root_path.h"
+#include "stage3/root_who.h"
 #include "tests/lib/namespaces.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/tree.h"
@@ -195,6 +200,13 @@ static void test_gone(void)
 	(void)close(x.c.listener);
 }
 
+static void forget(struct root_people *p)
+{
+	for (unsigned i = 0; i < p->n; i++)
+		free(p->v[i]);
+	free(p->v);
+}
+
 /* ---- calls ---- */
 
 struct call {
@@ -209,7 +221,9 @@ static void test_calls(void)
 {
 	const uint64_t p = (uint64_t)(uintptr_t)told, cwd = (uint64_t)(int64_t)AT_FDCWD;
 	const struct call v[] = {
-		{"another id", SYS_setuid, {33}, true},
+		{"who is nobody else", SYS_getuid, {0}, false},
+		{"nor has other groups", SYS_getgroups, {0, 0}, false},
+		{"another id", SYS_setuid, {0}, true},
 		{"other groups", SYS_setgroups, {0, 0}, true},
 		{"of a file without another owner the kernel tells",
 		 SYS_newfstatat,
@@ -234,9 +248,11 @@ static void test_calls(void)
 		 {cwd, p + 12100, S_IFCHR | 0600, 0x103},
 		 false},
 	};
+	struct root_people people = {0};
 	struct caller x;
 
 	begin(&x, "dir", NULL);
+	x.c.people = &people;
 	for (size_t i = 0; i < sizeof(v) / sizeof(*v); i++) {
 		struct seccomp_data d = {.nr = v[i].nr};
 		struct root_answer a;
@@ -247,6 +263,185 @@ static void test_calls(void)
 	}
 	ok(access("dir/not-there", F_OK) < 0, "nothing was made");
 	end(&x);
+	forget(&people);
+}
+
+/* ---- who a process believes to be ---- */
+
+#define NONE  UINT64_C(0xffffffff) /* -1 */
+#define TOLD  ((uint64_t)(uintptr_t)told)
+#define LARGE ((uint64_t)ROOT_ID_MAX + 1)
+
+/* One after the other, by one process; @want: an error, or what it returns. */
+struct who_step {
+	const char *what;
+	int nr;
+	uint64_t a[3];
+	int64_t want;
+	uint32_t uid[3], gid[3]; /* afterwards */
+};
+
+static int64_t call_of(const struct caller *x, int nr, uint64_t a, uint64_t b, uint64_t c)
+{
+	const struct seccomp_data d = {.nr = nr, .args = {a, b, c}};
+	struct root_answer r = root_call(&d, &x->c);
+
+	if (!r.mine)
+		return INT64_MIN;
+	return r.error ? r.error : r.value;
+}
+
+/* By all calls that tell. */
+static bool is_who(const struct caller *x, const uint32_t uid[3], const uint32_t gid[3])
+{
+	uint32_t *three = (uint32_t *)(void *)(told + 8192);
+	const uint64_t at = TOLD + 8192;
+
+	if (call_of(x, SYS_getuid, 0, 0, 0) != uid[0] ||
+	    call_of(x, SYS_geteuid, 0, 0, 0) != uid[1] ||
+	    call_of(x, SYS_getgid, 0, 0, 0) != gid[0] ||
+	    call_of(x, SYS_getegid, 0, 0, 0) != gid[1] ||
+	    call_of(x, SYS_getresuid, at, at + 4, at + 8) != 0 ||
+	    memcmp(three, uid, 3 * sizeof(*uid)) != 0)
+		return false;
+	return call_of(x, SYS_getresgid, at, at + 4, at + 8) == 0 &&
+	       !memcmp(three, gid, 3 * sizeof(*gid));
+}
+
+/* The manual pages of the calls say so. */
+static const struct who_step steps[] = {
+	{"a group first", SYS_setresgid, {5, 6, 7}, 0, {0}, {5, 6, 7}},
+	{"some stay", SYS_setresgid, {NONE, 8, NONE}, 0, {0}, {5, 8, 7}},
+	{"of two, the effective one is saved", SYS_setregid, {9, 10}, 0, {0}, {9, 10, 10}},
+	{"all at once", SYS_setgid, {11}, 0, {0}, {11, 11, 11}},
+	{"too large", SYS_setgid, {LARGE}, -EINVAL, {0}, {11, 11, 11}},
+	{"-1 is none", SYS_setuid, {NONE}, -EINVAL, {0}, {11, 11, 11}},
+	{"effective for a while", SYS_setreuid, {NONE, 33}, 0, {0, 33, 33}, {11, 11, 11}},
+	{"that was the saved one, too",
+	 SYS_setresuid,
+	 {NONE, NONE, 0},
+	 0,
+	 {0, 33, 0},
+	 {11, 11, 11}},
+	{"who is not root has no other group", SYS_setgid, {12}, -EPERM, {0, 33, 0}, {11, 11, 11}},
+	{"but its own", SYS_setresgid, {11, NONE, 11}, 0, {0, 33, 0}, {11, 11, 11}},
+	{"nor sets groups", SYS_setgroups, {0, 0}, -EPERM, {0, 33, 0}, {11, 11, 11}},
+	{"nor becomes a third", SYS_setresuid, {NONE, 44, NONE}, -EPERM, {0, 33, 0}, {11, 11, 11}},
+	{"nor by another call", SYS_setuid, {44}, -EPERM, {0, 33, 0}, {11, 11, 11}},
+	{"nor by a third one", SYS_setreuid, {44, NONE}, -EPERM, {0, 33, 0}, {11, 11, 11}},
+	{"back by what was saved", SYS_setuid, {0}, 0, {0, 0, 0}, {11, 11, 11}},
+	{"for files alone", SYS_setfsuid, {33}, 0, {0, 0, 0}, {11, 11, 11}},
+	{"it tells what was", SYS_setfsuid, {NONE}, 33, {0, 0, 0}, {11, 11, 11}},
+	{"and back", SYS_setfsuid, {0}, 33, {0, 0, 0}, {11, 11, 11}},
+	{"the group of files", SYS_setfsgid, {12}, 11, {0, 0, 0}, {11, 11, 11}},
+	{"groups stay to be changed",
+	 SYS_prctl,
+	 {PR_SET_KEEPCAPS, 1},
+	 INT64_MIN,
+	 {0},
+	 {11, 11, 11}},
+	{"for good", SYS_setuid, {33}, 0, {33, 33, 33}, {11, 11, 11}},
+	{"kept: another group", SYS_setresgid, {13, 13, 13}, 0, {33, 33, 33}, {13, 13, 13}},
+	{"but no other user", SYS_setuid, {0}, -EPERM, {33, 33, 33}, {13, 13, 13}},
+	{"no more", SYS_prctl, {PR_SET_KEEPCAPS, 0}, INT64_MIN, {33, 33, 33}, {13, 13, 13}},
+	{"now it is over", SYS_setgid, {14}, -EPERM, {33, 33, 33}, {13, 13, 13}},
+	{"the same again, as each thread says it",
+	 SYS_setresuid,
+	 {33, 33, 33},
+	 0,
+	 {33, 33, 33},
+	 {13, 13, 13}},
+};
+
+static uint64_t carried_by(pid_t pid)
+{
+	struct rlimit lim;
+
+	return prlimit(pid, ROOT_WHO_LIMIT, NULL, &lim) < 0 ? 0 : lim.rlim_cur;
+}
+
+static void test_groups_of(const struct caller *x)
+{
+	static const uint32_t want[] = {7, 300, 70000};
+
+	memcpy(told + 8192, want, sizeof(want));
+	ok(call_of(x, SYS_setgroups, 3, TOLD + 8192, 0) == 0, "three groups");
+	memset(told + 8192, 0, sizeof(want));
+	ok(call_of(x, SYS_getgroups, 0, 0, 0) == 3, "so many it has");
+	ok(call_of(x, SYS_getgroups, 2, TOLD + 8192, 0) == -EINVAL, "there is no room for them");
+	ok(call_of(x, SYS_getgroups, NONE, TOLD + 8192, 0) == -EINVAL, "nor in less than none");
+	ok(call_of(x, SYS_getgroups, 9, TOLD + 8192, 0) == 3 &&
+		   !memcmp(told + 8192, want, sizeof(want)),
+	   "and they are those");
+	ok(call_of(x, SYS_setgroups, 65537, TOLD, 0) == -EINVAL, "more than there can be");
+	ok(call_of(x, SYS_setgroups, ROOT_GROUPS_MAX + 1, TOLD, 0) == -ENOMEM,
+	   "more than are kept");
+	ok(call_of(x, SYS_setgroups, 2, 8, 0) == -EFAULT, "from where there is nothing");
+	ok(call_of(x, SYS_getgroups, 0, 0, 0) == 3, "nothing has changed");
+}
+
+static void test_who(void)
+{
+	struct root_people people = {0};
+	struct root_owner o;
+	struct caller x;
+	unsigned had;
+
+	begin(&x, "dir", NULL);
+	x.c.people = &people;
+	ok(carried_by(x.pid) == RLIM_INFINITY, "nothing is carried at first");
+	test_groups_of(&x);
+	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
+		const struct who_step *s = &steps[i];
+		int64_t got = call_of(&x, s->nr, s->a[0], s->a[1], s->a[2]);
+
+		ok(got == s->want && is_who(&x, s->uid, s->gid), "%s (%lld)", s->what,
+		   (long long)got);
+	}
+	o = root_who_owner(carried_by(x.pid));
+	ok(o.uid == 33 && o.gid == 13, "the file system sees who makes a file");
+	had = people.n;
+	for (int i = 0; i < 100; i++)
+		(void)call_of(&x, SYS_setfsuid, 33, 0, 0);
+	ok(people.n == had, "who is known is not noted again");
+	end(&x);
+	forget(&people);
+}
+
+/* A host that sets the limit has root alone, as before. */
+static void test_who_limited(void)
+{
+	struct root_people people = {0};
+	struct rlimit lim = {.rlim_cur = 100, .rlim_max = 100};
+	struct caller x;
+
+	begin(&x, "dir", NULL);
+	x.c.people = &people;
+	ok(prlimit(x.pid, ROOT_WHO_LIMIT, &lim, NULL) == 0, "a limit");
+	ok(call_of(&x, SYS_setuid, 33, 0, 0) == 0 && call_of(&x, SYS_getuid, 0, 0, 0) == INT64_MIN,
+	   "nothing is carried, and nothing fails");
+	end(&x);
+	forget(&people);
+}
+
+/* No more than the number can tell. */
+static void test_who_many(void)
+{
+	struct root_people people = {0};
+	struct caller x;
+	int64_t r = 0;
+	uint64_t id = 0;
+
+	begin(&x, "dir", NULL);
+	x.c.people = &people;
+	while (r >= 0 && id < 2 * ROOT_WHO_MAX)
+		r = call_of(&x, SYS_setresuid, 0, ++id, NONE) < 0
+			    ? -EAGAIN
+			    : call_of(&x, SYS_setuid, 0, 0, 0);
+	ok(r == -EAGAIN && people.n == ROOT_WHO_MAX, "so many and no more (%u)", people.n);
+	ok(call_of(&x, SYS_setfsuid, 0, 0, 0) == 0, "who was there can be again");
+	end(&x);
+	forget(&people);
 }
 
 static void put(const char *path)
@@ -303,6 +498,9 @@ int main(void)
 	test_other_root();
 	test_gone();
 	test_calls();
+	test_who();
+	test_who_limited();
+	test_who_many();
 	tree_remove(top);
 	return tap_done();
 }
