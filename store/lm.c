@@ -58,11 +58,10 @@ static int env_open(MDB_env *env, const char *path, size_t map, unsigned flags)
 	return store_lm_err(rc);
 }
 
-static int env_make(const char *path, size_t map, bool rdonly, MDB_env **ret)
+static int env_make(const char *path, size_t map, unsigned more, MDB_env **ret)
 {
-	/* NOTLS: readers belong to the pool, not to threads. NORDAHEAD: random access; read-ahead
-	 * of the map doubles the time of a cold read. No WRITEMAP: a full disk would be SIGBUS. */
-	unsigned flags = MDB_NOTLS | MDB_NORDAHEAD | (rdonly ? MDB_RDONLY : 0);
+	/* NOTLS: readers belong to the pool, not to threads. No WRITEMAP: a full disk would be SIGBUS. */
+	unsigned flags = MDB_NOTLS | more;
 	MDB_env *env;
 	int dead, r = store_lm_err(mdb_env_create(&env));
 
@@ -80,16 +79,16 @@ static int env_make(const char *path, size_t map, bool rdonly, MDB_env **ret)
 	return 0;
 }
 
-int store_pool_open(struct store_pool *p, const char *path, size_t map, bool rdonly)
+int store_pool_open(struct store_pool *p, const char *path, size_t map, unsigned flags)
 {
 	MDB_env *env;
-	int r = env_make(path, map, rdonly, &env);
+	int r = env_make(path, map, flags, &env);
 
 	/* Address space may be limited (ulimit -v, sanitizers). A smaller map serves as long as the
 	 * file stays below it; LMDB notices when it does not. */
 	while (r == -ENOMEM && map >> 30) {
 		map /= 16;
-		r = env_make(path, map, rdonly, &env);
+		r = env_make(path, map, flags, &env);
 	}
 	if (r < 0)
 		return r;

@@ -311,6 +311,13 @@ static int meta_pages_ok(struct store *s, const char *file)
 	return r == 0 && pages_meta_bad(p) ? -EBADMSG : r;
 }
 
+/* Of records, those beside the one that is wanted are wanted next: a directory's names, the inodes of what was made
+ * together. Of chunks they are not, and those are not read through the map. */
+static unsigned pool_flags(const struct store *s, const struct store_pool *p)
+{
+	return (s->rdonly ? MDB_RDONLY : 0) | (p == &s->chunks ? MDB_NORDAHEAD : 0);
+}
+
 static int open_env(struct store *s, struct store_pool *p, const char *sub, size_t map, bool fresh,
 		    struct diag *diag)
 {
@@ -335,7 +342,7 @@ static int open_env(struct store *s, struct store_pool *p, const char *sub, size
 	if (r == 0)
 		store_map_room_lmdb(s, lock, STORE_LOCK_MAX);
 	if (r == 0)
-		r = store_pool_open(p, path, map, s->rdonly);
+		r = store_pool_open(p, path, map, pool_flags(s, p));
 	if (r == 0 && !fresh)
 		r = check_file(s, file, p->env);
 	if (r == -EBADMSG || r == -EPROTONOSUPPORT)

@@ -92,7 +92,8 @@ struct store_pool {
 	unsigned calls; /* write transactions since the last look for dead readers */
 };
 
-int store_pool_open(struct store_pool *p, const char *path, size_t map, bool rdonly) MUST_USE;
+/* @flags: of LMDB, beside ours. */
+int store_pool_open(struct store_pool *p, const char *path, size_t map, unsigned flags) MUST_USE;
 void store_pool_close(struct store_pool *p);
 
 int store_reader_get(struct store_pool *p, struct store_reader **ret) MUST_USE;

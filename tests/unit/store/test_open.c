@@ -1,6 +1,7 @@
 /* store: what is opened, what is refused and with which words; one PID namespace. */
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "base/io.h"
@@ -325,6 +326,69 @@ static void namespaces(void)
 	tree_remove(dir);
 }
 
+/* Pages of meta that are in memory, of so many; with @drop those that can go have gone. */
+static size_t resident(const char *dir, bool drop, size_t *ret_pages)
+{
+	char path[128];
+	unsigned char in[4096];
+	struct stat st;
+	size_t n, sum = 0;
+	void *map;
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "%s/meta/data.mdb", dir);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || (drop && (fsync(fd) < 0 || posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED))) ||
+	    fstat(fd, &st) < 0)
+		tap_fatal("%s: %m", path);
+	n = (size_t)st.st_size / 4096;
+	n = n < sizeof(in) ? n : sizeof(in);
+	map = mmap(NULL, n * 4096, PROT_READ, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED || mincore(map, n * 4096, in) < 0)
+		tap_fatal("mincore: %m");
+	for (size_t i = 0; i < n; i++)
+		sum += in[i] & 1;
+	(void)munmap(map, n * 4096);
+	(void)close(fd);
+	*ret_pages = n;
+	return sum;
+}
+
+/* From a cold disk a record comes with those beside it. */
+static void ahead(void)
+{
+	char dir[64], name[32];
+	struct store *s;
+	struct store_batch *b;
+	struct store_env e;
+	size_t before, after, pages;
+
+	make_dir(dir);
+	s = open_store(dir);
+	if (store_env_create(s, "e", 0, NULL, &e) < 0 || store_batch_begin(s, e.open, &b) < 0)
+		tap_fatal("setup");
+	for (unsigned i = 0; i < 20000; i++) {
+		(void)snprintf(name, sizeof(name), "a-name-of-some-length-%06u", i);
+		name_set(b, 1, name, i + 2);
+	}
+	if (store_batch_commit(b) < 0)
+		tap_fatal("commit");
+	store_close(s);
+	(void)resident(dir, true, &pages);
+	s = open_store(dir);
+	before = resident(dir, true, &pages);
+	eq_int(name_at(s, e.open, 1, "a-name-of-some-length-010000"), 10002, "a name is looked up");
+	after = resident(dir, false, &pages);
+	if (before > pages / 4)
+		printf("# not tried: what is in %s cannot leave the memory\n", dir);
+	else
+		ok(after >= before + 16,
+		   "what is beside it is read with it: %zu, then %zu of %zu pages", before, after,
+		   pages);
+	store_close(s);
+	tree_remove(dir);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 3 && !strcmp(argv[1], "open"))
@@ -339,5 +403,6 @@ int main(int argc, char **argv)
 	damaged();
 	unfinished();
 	namespaces();
+	ahead();
 	return tap_done();
 }
