@@ -213,6 +213,25 @@ static int bring(const struct apply_calls *c, struct plan *p, int base, const st
 	return r;
 }
 
+/* Somebody else has applied, or taken back, since the list of changes was made. */
+static int check_since(int base, const struct apply_job *j, struct diag *diag)
+{
+	cleanup_free uint64_t *ids = NULL;
+	size_t n = 0;
+	int r = j->since ? trail_list(base, &ids, &n) : 0;
+
+	while (r == 0 && n-- > 0 && ids[n] > *j->since) {
+		cleanup_trail struct trail t = {.dir_fd = -1, .fd = -1};
+
+		if (trail_load(base, ids[n], &t) == 0 && t.root && !strcmp(t.root, j->host))
+			r = diag_set(diag, -EAGAIN,
+				     "something else was applied to %s, or taken back, meanwhile; "
+				     "apply again",
+				     j->host);
+	}
+	return r;
+}
+
 int apply_run(const struct apply_job *j, const struct apply_calls *c, struct diag *diag,
 	      struct apply_sum *sum)
 {
@@ -225,6 +244,8 @@ int apply_run(const struct apply_job *j, const struct apply_calls *c, struct dia
 	int r = run_open(j->data_dir, true, diag, &base);
 
 	*sum = (struct apply_sum){0};
+	if (r == 0)
+		r = check_since(base, j, diag);
 	if (r == 0) {
 		root = run_pin(j->host, &st, diag);
 		r = root < 0 ? root : known_load(base, j->env, j->host, &known);

@@ -87,6 +87,9 @@ struct apply_job {
 	struct policy *policy;
 	struct timespec
 		when; /* of the run: several of one time are taken back together; zero: now */
+	/* Of apply_recover(), before the list was made: a run on the directory since then is -EAGAIN, for what it left, or took back, the
+	 * list does not know. NULL: not looked at. */
+	const uint64_t *since;
 	bool dry_run;
 	bool force; /* conflicts as well */
 };
@@ -117,5 +120,7 @@ struct apply_info {
 /* Oldest first, those of @env (NULL: all). Nothing is changed. */
 int apply_list(const char *data_dir, const char *env,
 	       int (*fn)(void *arg, const struct apply_info *i), void *arg) MUST_USE;
-/* Undo what a killed run left: how many there were. @diag: of the last one that could not be undone. */
-int apply_recover(const char *data_dir, struct diag *diag) MUST_USE;
+/* Undo what a killed run, or one that could not be undone, left: how many there were. @diag: of the first one that still cannot be.
+ * To be called before a list of changes is made: what stands on the host half-way is no change, and would be missing in it.
+ * *ret_last (may be NULL): the latest run by then. */
+int apply_recover(const char *data_dir, struct diag *diag, uint64_t *ret_last) MUST_USE;

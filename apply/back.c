@@ -129,14 +129,26 @@ int run_open(const char *data_dir, bool make, struct diag *diag, int *ret_base)
 	return 0;
 }
 
-int apply_recover(const char *data_dir, struct diag *diag)
+int apply_recover(const char *data_dir, struct diag *diag, uint64_t *ret_last)
 {
+	cleanup_free uint64_t *ids = NULL;
 	cleanup_fd int base = -1;
-	int r = trail_base(data_dir, false, &base);
+	size_t n = 0;
+	int r = trail_base(data_dir, false, &base), done;
 
+	if (ret_last)
+		*ret_last = 0;
 	if (r == 0)
 		r = trail_lock(base);
-	return r == -ENOENT ? 0 : r < 0 ? r : recover(base, diag);
+	if (r < 0)
+		return r == -ENOENT ? 0
+				    : diag_set(diag, r, "%s/apply cannot be used: %s", data_dir,
+					       err_text(r));
+	done = recover(base, diag);
+	r = trail_list(base, &ids, &n);
+	if (r == 0 && n && ret_last)
+		*ret_last = ids[n - 1];
+	return r < 0 ? r : done;
 }
 
 /* ---- what can be taken back ---- */

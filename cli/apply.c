@@ -137,17 +137,22 @@ static int apply_one(struct applying *x, struct apply_dir *d, int tree, const st
 				      .nelsewhere = x->nelsewhere,
 				      .policy = x->policy,
 				      .when = *when,
+				      .since = &x->last,
 				      .dry_run = x->a->dry_run,
 				      .force = x->a->force};
 	struct apply_sum one;
 	struct diag diag = {0};
-	int r;
+	int r, told;
 
 	x->dir = d;
+	told = cJSON_GetArraySize(x->json);
 	r = apply_run(&job, &calls, &diag, &one);
 	cli_bar_clear(&x->bar);
 	if (r < 0)
 		return tell_failed(r, &diag, &one, d->host);
+	d->applied = one.id != 0;
+	if (x->json && d->applied)
+		apply_json_done(x, told);
 	add_sum(sum, &one);
 	return -1;
 }
@@ -197,14 +202,35 @@ static int run_all(struct applying *x, struct apply_sum *sum)
 	return code;
 }
 
+static void tell_applied(const struct applying *x, const struct apply_sum *sum)
+{
+	fprintf(stderr, "rattan: %llu applied; to take it back:  rattan unapply -e %s\n",
+		(unsigned long long)sum->done, client_env(x->client));
+}
+
+/* Of several directories one failed: those before it have what is theirs, and those behind it had no turn. */
+static void tell_both(const struct applying *x, const struct apply_sum *sum)
+{
+	if (!sum->id)
+		return;
+	(void)fflush(stdout);
+	for (size_t i = 0; i < x->n; i++)
+		if (x->v[i].n) {
+			fprintf(stderr,
+				"rattan: %s: ", x->v[i].applied ? "applied" : "not applied");
+			cli_put(stderr, x->v[i].host);
+			fputc('\n', stderr);
+		}
+	tell_applied(x, sum);
+}
+
 static int tell_end(const struct applying *x, const struct apply_sum *sum)
 {
 	const char *env = client_env(x->client);
 
 	(void)fflush(stdout);
 	if (sum->id)
-		fprintf(stderr, "rattan: %llu applied; to take it back:  rattan unapply -e %s\n",
-			(unsigned long long)sum->done, env);
+		tell_applied(x, sum);
 	else if (!sum->done && !sum->conflicts && !sum->refused)
 		fprintf(stderr, "rattan: nothing to apply: the host has all of it\n");
 	if (sum->refused)
@@ -246,8 +272,10 @@ static int apply_with(struct applying *x)
 		if (code < 0 && r != CLI_OK)
 			code = r;
 	}
-	if (code >= 0)
+	if (code >= 0) {
+		tell_both(x, &sum);
 		return code;
+	}
 	code = tell_end(x, &sum);
 	r = cli_done();
 	return code ? code : r;

@@ -13,6 +13,7 @@ struct apply_dir {
 	char *host, *mount; /* owned */
 	struct apply_change *v;
 	size_t n, cap;
+	bool applied; /* something of it was */
 };
 struct apply_args {
 	const char *env, *profile;
@@ -33,6 +34,7 @@ struct applying {
 	size_t nelsewhere, elsewhere_cap;
 	struct policy *policy;
 	char *data_dir;
+	uint64_t last; /* the latest run before the changes were listed */
 	/* of what is under way */
 	const struct apply_dir *dir;
 	struct cli_bar bar;
@@ -50,6 +52,8 @@ void applying_release(struct applying *x);
 /* For struct apply_calls; @x is the argument. */
 void apply_line(void *x, const struct apply_line *l);
 int apply_progress(void *x, const char *stage, uint64_t done, uint64_t total);
+/* In the JSON list: what is to be applied is, from line @from on. */
+void apply_json_done(struct applying *x, int from);
 /* Signals that end a program are held from here on, and looked for by apply_progress. */
 void apply_begin(struct applying *x, sigset_t *ret_old);
 

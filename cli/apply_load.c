@@ -138,12 +138,25 @@ static int by_path(const void *pa, const void *pb)
 	return c ? c : (a->kind != 'D') - (b->kind != 'D');
 }
 
+/* What a killed apply has left half-way is no change, and what it had brought already no difference: it goes back first. */
+static int recover(struct applying *x)
+{
+	struct diag diag = {0};
+	int r = apply_recover(x->data_dir, &diag, &x->last);
+
+	if (r < 0 || *diag.text)
+		return cli_fail_errno(r < 0 ? r : -ESTALE, &diag, "apply");
+	return -1;
+}
+
 int apply_load_changes(struct applying *x)
 {
 	struct diag diag = {0};
 	struct cli_work work;
-	int r;
+	int r = recover(x);
 
+	if (r >= 0)
+		return r;
 	cli_wait_begin(&work, x->ctl, "comparing");
 	r = ctl_overlaid(x->ctl, &diag, on_change, x);
 	cli_wait_end(&work, x->ctl, r < 0 ? "nothing was applied" : NULL);

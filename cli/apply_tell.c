@@ -43,7 +43,22 @@ static void json_line(struct applying *x, const struct apply_line *l)
 		cli_json_str(o, "reason", l->reason);
 	if (x->dir)
 		cli_json_str(o, "directory", x->dir->host);
+	(void)cJSON_AddBoolToObject(o, "applied", false);
 	(void)cJSON_AddItemToArray(x->json, o);
+}
+
+void apply_json_done(struct applying *x, int from)
+{
+	cJSON *o = cJSON_GetArrayItem(x->json, from);
+
+	for (; o; o = o->next) {
+		const char *verdict =
+			cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, "verdict"));
+
+		if (verdict && !strcmp(verdict, "apply"))
+			(void)cJSON_ReplaceItemInObjectCaseSensitive(o, "applied",
+								     cJSON_CreateTrue());
+	}
 }
 
 void apply_line(void *arg, const struct apply_line *l)

@@ -3,6 +3,7 @@
 sentence, the directory as it was, nothing beside it; and with room it goes through. Of two directories on two disks, one of them full, the sentence
 says what came back and what did not."""
 # timeout: 400
+import json
 import os
 import pathlib
 import re
@@ -115,6 +116,34 @@ for name in "ab":
 def heads():
     return {name: pathlib.Path(name, "p/f").read_bytes()[:3] for name in "ab"}
 
+
+applied = set()
+for full in "ab":
+    for name in "ab":
+        pathlib.Path(name, "p/f").write_bytes(b"old" * 100000)
+        pathlib.Path(name, "p/g").write_bytes(b"old\n")
+    env = f"one-{full}"
+    r = run("run", "-e", env, "--overlay", f"{here}/a/p=/workspace", "--overlay", f"{here}/b/p=/home/user/b", "-c",
+            "for d in /workspace /home/user/b; do head -c 300000 /dev/zero | tr '\\0' n > $d/f; echo new > $d/g; done; sync")
+    check(r.returncode == 0, "two directories", r.stderr)
+    leave(full, 0)
+    for args in ["--json"], []:
+        r = run("apply", "-e", env, *args)
+        done_ = [name for name in "ab" if heads()[name] == b"nnn"]
+        lines = r.stderr.splitlines()
+        check(r.returncode == 1 and full not in done_ and f"nothing was applied to {here}/{full}/p: make room, and apply again" in lines[0], f"{full} is full: apply {args} fails", (r, done_))
+        want = [f"rattan: {'' if name in done_ else 'not '}applied: {here}/{name}/p" for name in "ab"] + [f"rattan: 2 applied; to take it back:  rattan unapply -e {env}"] if done_ else []
+        check(sorted(lines[1:]) == sorted(want) and lines[-1] == (want or lines)[-1], f"{full} is full: what was applied, and how it is taken back {args}", (lines, want))
+        if args:
+            got = {(c["directory"], c["path"]): c["applied"] for c in json.loads(r.stdout) if c["verdict"] == "apply"}
+            check(all(got.get((f"{here}/{name}/p", n)) for name in done_ for n in "fg") and not any(v for (d, _), v in got.items() if d == f"{here}/{full}/p"), "JSON says both", got)
+        applied.add(len(done_))
+        r = run("unapply", "-e", env)
+        check(r.returncode == (0 if done_ else 3) and set(heads().values()) == {b"old"}, f"{full} is full: and it is taken back", (r, heads()))
+    os.remove(f"{full}/hog")
+    for name in "ab":
+        os.remove(f"{name}/p/g")
+check(applied == {0, 1}, "the full disk was the first's, and the second's", applied)
 
 ended = set()
 for full in "ab":

@@ -260,6 +260,7 @@ static int by_path(const void *pa, const void *pb)
 
 static struct policy *policy;
 static struct apply_sum sum;
+static const uint64_t *since;
 
 static int run(bool dry, bool force, struct diag *diag)
 {
@@ -273,6 +274,7 @@ static int run(bool dry, bool force, struct diag *diag)
 				      .v = list,
 				      .n = nlist,
 				      .policy = policy,
+				      .since = since,
 				      .dry_run = dry,
 				      .force = force};
 
@@ -478,7 +480,7 @@ static bool as_said(const char *before, const struct diag *d)
 	if (!strstr(d->text, "; and of what was done, this could not be undone: ") ||
 	    !strstr(d->text, "No space left on device; the next apply or unapply tries it again"))
 		return false;
-	if (apply_recover(data, &ignored) != 1)
+	if (apply_recover(data, &ignored, NULL) != 1)
 		return false;
 	next = snapshot();
 	return !strcmp(before, next);
@@ -524,9 +526,30 @@ static void test_messy(void)
 	hook.messy = false;
 	ok(sum.left > 0 && strstr(d.text, "cannot be removed: Read-only file system"),
 	   "what is left is told: %s", d.text);
-	eq_int(apply_recover(data, &d), 1, "the next run removes it");
+	eq_int(apply_recover(data, &d, NULL), 1, "the next run removes it");
 	next = snapshot();
 	eq_str(next, before, "and all is as it was");
+}
+
+/* Who made a list before another run, or a taking back, is told to make it again. */
+static void test_since(void)
+{
+	uint64_t last, old;
+	struct diag d = {0};
+
+	everything();
+	eq_int(apply_recover(data, &d, &last), 0, "nothing is to be put in order");
+	since = &last;
+	eq_int(run(true, false, &d), 0, "a list that is of now");
+	eq_int(run(false, false, &d), 0, "is applied");
+	eq_int(run(false, false, &d), -EAGAIN, "one of before that is not");
+	ok(strstr(d.text, "apply again"), "and it says what to do: %s", d.text);
+	old = last;
+	eq_int(apply_recover(data, &d, &last), 0, "again");
+	ok(last > old, "the latest run is known");
+	eq_int(back(&d), 0, "taken back");
+	eq_int(run(true, false, &d), -EAGAIN, "nor is one of before that");
+	since = NULL;
 }
 
 /* How many waits for the disk a run, or its way back, takes. */
@@ -635,13 +658,13 @@ static void test_killed(unsigned n)
 		everything();
 		before = snapshot();
 		wrong += child(run_it, i) != 42;
-		wrong += apply_recover(data, &d) != 1;
+		wrong += apply_recover(data, &d, NULL) != 1;
 		now = snapshot();
 		wrong += strcmp(before, now) != 0;
 		wrong += run(false, false, &d) != 0;
 		after = snapshot();
 		wrong += child(back, i) != 42;
-		wrong += apply_recover(data, &d) != 1;
+		wrong += apply_recover(data, &d, NULL) != 1;
 		again = snapshot();
 		wrong += strcmp(after, again) != 0;
 	}
@@ -702,6 +725,7 @@ int main(void)
 	test_failing(n);
 	test_stuck(n);
 	test_messy();
+	test_since();
 	for (int how = KEPT; how <= STICKS; how++) {
 		test_no_disk(how);
 		test_no_disk_back(how);
