@@ -97,6 +97,9 @@ void cli_put(FILE *f, const char *s);
 void cli_put_text(FILE *f, const char *s, size_t n);
 void cli_put_size(FILE *f, uint64_t bytes);
 /* Owned; bytes that are not UTF-8 replaced. Nothing happens without memory. */
+/* A line of an image's history; @mark stands before what it says. */
+void cli_put_step(const struct ctl_step *s, const char *mark);
+void cli_json_step(cJSON *list, const struct ctl_step *s);
 void cli_json_str(cJSON *o, const char *key, const char *s);
 int cli_print_json(cJSON *o); /* takes it; an exit code */
 /* Flushes stdout; an exit code, so that a full disk is not taken for success. */

@@ -147,6 +147,18 @@ static int on_commit(void *arg, const struct ctl_commit *cm)
 	return 0;
 }
 
+/* Below the commits: how the image that the environment began on was made. */
+static int on_step(void *arg, const struct ctl_step *s)
+{
+	struct out *o = arg;
+
+	if (!o->left)
+		return 0;
+	o->left--;
+	cli_put_step(s, "[base] ");
+	return 0;
+}
+
 static int run(int argc, char **argv)
 {
 	const char *env = NULL, *count = NULL;
@@ -165,6 +177,7 @@ static int run(int argc, char **argv)
 	struct ctl_status st;
 	struct diag diag = {0};
 	char **rest, *end;
+	bool based;
 	int n, r = cli_parse(&cmd_log, opts, argc, argv, false, &rest, &n);
 
 	if (r >= 0)
@@ -189,9 +202,13 @@ static int run(int argc, char **argv)
 	r = ctl_refs(e.ctl, all, &diag, on_ref, &out);
 	if (r == 0)
 		r = ctl_log(e.ctl, all, automatic, &diag, on_commit, &out);
+	/* the base "host" is of no image */
+	based = st.base[0] && strcmp(st.base, CTL_BASE_HOST) != 0;
 	ctl_status_release(&st);
 	if (r == 0 && !json && !out.shown)
 		printf("no commits yet: %s is at its base\n", client_env(e.client));
+	if (r == 0 && !json && !all && based)
+		r = ctl_base_history(NULL, NULL, client_env(e.client), &diag, on_step, &out);
 	if (r == 0 && !json)
 		put_others(&out);
 	free(out.names);
@@ -211,6 +228,7 @@ const struct cli_command cmd_log = {
 		"A line is: id, time, files added ~modified -deleted, message, (tags). [head] is the\n"
 		"commit that the environment is at; [auto], with --auto, what a rollback, a reset or the\n"
 		"end of an MCP session left behind, and the states after each of a session's calls. Of a fork also those before it.\n"
+		"[base]: how the image was made that the environment began on; ids there are not of this store.\n"
 		"Last come other names that a revision may have: of bases, and of states that are not listed.\n\n"
 		"Example:\n  rattan log -n 10\n",
 	.run = run,

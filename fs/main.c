@@ -115,6 +115,7 @@ static const char usage[] =
 	"         [--pack gzip|zstd|none] [--squash] [--with-host] --ready-fd N\n"
 	"  admin have   --data-dir D --src LAYOUT --ready-fd N\n"
 	"  admin bases  --data-dir D --ready-fd N\n"
+	"  admin history --data-dir D --name BASE|--env NAME --ready-fd N\n"
 	"  admin base-remove --data-dir D --name BASE --ready-fd N\n"
 	"\n"
 	"--ready-fd N: tell there, in one message of the control protocol, how it went.\n"
@@ -332,6 +333,7 @@ static const struct {
 	{"admin", "export", daemon_admin_export, NEEDS_KIND | NEEDS_REV | NEEDS_DEST},
 	{"admin", "have", daemon_admin_have, NEEDS_SRC},
 	{"admin", "bases", daemon_admin_bases, 0},
+	{"admin", "history", daemon_admin_history, 0},
 	{"admin", "base-remove", daemon_admin_base_remove, NEEDS_NAME},
 };
 

@@ -31,6 +31,7 @@ struct ctl_bytes {
 	size_t len;
 };
 
+#define CTL_BASE_HOST    "host"
 /* The name of what an environment that writes through begins on: nothing. */
 #define CTL_BASE_THROUGH "through"
 
@@ -454,6 +455,17 @@ struct ctl_base_info {
 };
 int ctl_base_list(const char *data_dir, struct diag *diag,
 		  int (*fn)(void *arg, const struct ctl_base_info *b), void *arg) MUST_USE;
+/* A line of what an image says of how it came to be. */
+struct ctl_step {
+	char id[65];                 /* of the commit that it was where it comes from, or "" */
+	char *message, *by, *author; /* a stranger's; may be NULL */
+	struct timespec time;        /* zero: not told */
+	bool empty;                  /* it changed nothing */
+};
+/* Of the image that the base @name is made of, or (NULL) that the environment @env began on and whose base still has its name, newest first.
+ * -ENOENT: there is no such base. */
+int ctl_base_history(const char *data_dir, const char *name, const char *env, struct diag *diag,
+		     int (*fn)(void *arg, const struct ctl_step *s), void *arg) MUST_USE;
 /* The name; what environments began on stays. -ENOENT. */
 int ctl_base_remove(const char *data_dir, const char *name, struct diag *diag) MUST_USE;
 

@@ -212,6 +212,35 @@ int ctl_base_list(const char *data_dir, struct diag *diag,
 	return r;
 }
 
+int ctl_base_history(const char *data_dir, const char *name, const char *env, struct diag *diag,
+		     int (*fn)(void *arg, const struct ctl_step *s), void *arg)
+{
+	cleanup_free char *data = NULL;
+	cleanup_buf struct buf raw = {0};
+	struct ctl_argv a = {.n = 1};
+	struct ctl_rep_doc rep;
+	int r = ctl_admin_argv(&a, "history", data_dir, diag, &data);
+
+	if (r < 0)
+		return r;
+	ctl_argv_opt(&a, "--name", name);
+	ctl_argv_opt(&a, "--env", env);
+	r = ctl_spawn(&a, NULL, diag, &raw, &rep);
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < rep.nitems && r == 0; i++) {
+		struct ctl_step s;
+
+		r = ctl_item_get(&rep.items[i], &ctl_table_step, &s);
+		if (r < 0)
+			break;
+		r = fn(arg, &s);
+		ctl_item_release(&ctl_table_step, &s);
+	}
+	ctl_rep_release(&rep);
+	return r;
+}
+
 int ctl_base_remove(const char *data_dir, const char *name, struct diag *diag)
 {
 	cleanup_free char *data = NULL;

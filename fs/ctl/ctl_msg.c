@@ -191,6 +191,13 @@ static const struct field import_fields[] = {
 };
 const struct ctl_table ctl_table_import = TABLE(import_fields, ctl_import_sum);
 
+static const struct field step_fields[] = {
+	FIELD(ctl_step, id, F_CHARS),  FIELD(ctl_step, message, F_STR),
+	FIELD(ctl_step, by, F_STR),    FIELD(ctl_step, author, F_STR),
+	FIELD(ctl_step, time, F_TIME), FIELD(ctl_step, empty, F_BOOL),
+};
+const struct ctl_table ctl_table_step = TABLE(step_fields, ctl_step);
+
 static const struct field export_fields[] = {
 	FIELD(ctl_export_sum, digest, F_CHARS), FIELD(ctl_export_sum, entries, F_U64),
 	FIELD(ctl_export_sum, bytes, F_U64),    FIELD(ctl_export_sum, skipped, F_U64),

@@ -114,6 +114,7 @@ extern const struct ctl_table ctl_table_commit, /* struct ctl_commit */
 	ctl_table_usage_sum,                    /* struct ctl_usage_sum */
 	ctl_table_import,                       /* struct ctl_import_sum */
 	ctl_table_export,                       /* struct ctl_export_sum */
+	ctl_table_step,                         /* struct ctl_step */
 	ctl_table_had,                          /* struct ctl_had_sum */
 	ctl_table_base,                         /* struct ctl_base_info */
 	ctl_table_progress;                     /* struct ctl_progress */

@@ -49,4 +49,6 @@ int daemon_admin_import(const struct daemon_opts *o) MUST_USE;
 int daemon_admin_export(const struct daemon_opts *o) MUST_USE;
 int daemon_admin_have(const struct daemon_opts *o) MUST_USE;
 int daemon_admin_bases(const struct daemon_opts *o) MUST_USE;
+/* Of a base, or of the one that an environment began on. */
+int daemon_admin_history(const struct daemon_opts *o) MUST_USE;
 int daemon_admin_base_remove(const struct daemon_opts *o) MUST_USE;

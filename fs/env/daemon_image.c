@@ -1,4 +1,4 @@
-/* rattan-fs admin import, export, bases, base-remove: root file systems in and out of the store. */
+/* rattan-fs admin import, export, bases, history, base-remove: root file systems in and out of the store. */
 #include <locale.h>
 #include <poll.h>
 #include <signal.h>
@@ -254,6 +254,99 @@ int daemon_admin_bases(const struct daemon_opts *o)
 		return daemon_tell(&ready_fd, 0, NULL, NULL, 0);
 	if (r == 0)
 		r = image_bases(s, put_base, &l);
+	r = daemon_tell(&ready_fd, r, &diag, &l.items, r == 0 ? l.n : 0);
+	buf_release(&l.items);
+	return r;
+}
+
+/* The texts are lent. */
+static int put_step(void *arg, const struct image_step *s)
+{
+	struct ctl_step i = {.message = (char *)(uintptr_t)s->message,
+			     .by = (char *)(uintptr_t)s->by,
+			     .author = (char *)(uintptr_t)s->author,
+			     .time = s->time,
+			     .empty = s->empty};
+	struct listing *l = arg;
+
+	if (s->has_id)
+		digest_hex(&s->id, i.id);
+	l->n++;
+	return ctl_item_put(&l->items, &ctl_table_step, &i);
+}
+
+/* Is @base the tree @named, or that with the directories which a sandbox needs, in a layer that is no commit? */
+static int is_tree(struct store *s, store_layer base, store_layer named)
+{
+	struct store_layer_info li;
+	struct store_commit c;
+	int r;
+
+	if (base == named)
+		return 1;
+	r = store_commit_of_layer(s, base, &c);
+	if (r == 0)
+		store_commit_release(&c);
+	if (r != -ENOENT)
+		return r;
+	r = store_layer_get(s, base, &li);
+	return r < 0 ? r : li.parent == named;
+}
+
+/* The name of the base that @env began on; "": it is no tree's, or another's, by now. */
+static int base_of(struct store *s, const char *env, char *ret, size_t size)
+{
+	struct store_env e;
+	store_layer named;
+	char ref[80];
+	int r = store_env_get(s, env, &e);
+
+	ret[0] = 0;
+	if (r < 0)
+		return r;
+	(void)snprintf(ref, sizeof(ref), "base/%.*s", (int)strcspn(e.base_name, "@"), e.base_name);
+	r = store_ref_get(s, ref, &named);
+	if (r == 0)
+		r = is_tree(s, e.base, named);
+	if (r > 0)
+		(void)snprintf(ret, size, "%s", ref + strlen("base/"));
+	return r < 0 && r != -ENOENT ? r : 0;
+}
+
+static int history(const struct daemon_opts *o, struct store *s, struct listing *l,
+		   struct diag *diag)
+{
+	char name[80], ref[80];
+	store_layer layer;
+	int r = 0;
+
+	if (!o->name && !o->env)
+		return -EINVAL;
+	if (o->name)
+		(void)snprintf(name, sizeof(name), "%.79s", o->name);
+	else
+		r = base_of(s, o->env, name, sizeof(name));
+	if (r < 0 || !name[0])
+		return r;
+	if (snprintf(ref, sizeof(ref), "base/%s", name) >= (int)sizeof(ref))
+		r = -ENOENT;
+	if (r == 0)
+		r = store_ref_get(s, ref, &layer);
+	if (r == -ENOENT)
+		return diag_set(diag, r, "there is no base '%.80s'; rattan base list names all",
+				name);
+	return r < 0 ? r : image_history(s, name, put_step, l);
+}
+
+int daemon_admin_history(const struct daemon_opts *o)
+{
+	cleanup_store struct store *s = NULL;
+	struct listing l = {0};
+	struct diag diag = {0};
+	int ready_fd = o->ready_fd, r = store_open(o->data_dir, 0, &diag, &s);
+
+	if (r == 0)
+		r = history(o, s, &l, &diag);
 	r = daemon_tell(&ready_fd, r, &diag, &l.items, r == 0 ? l.n : 0);
 	buf_release(&l.items);
 	return r;

@@ -84,6 +84,17 @@ struct image_base {
 };
 int image_bases(struct store *s, int (*fn)(void *arg, const struct image_base *b),
 		void *arg) MUST_USE;
+/* How the image that a base was made of came to be, as it says itself: newest first. Texts are a stranger's, "" where there is none. */
+struct image_step {
+	bool has_id; /* of the commit that it was in the store that it comes from */
+	struct digest id;
+	const char *message, *by, *author;
+	struct timespec time; /* zero: not told */
+	bool empty;           /* it changed nothing */
+};
+/* A base that is of no image has none. */
+int image_history(struct store *s, const char *name,
+		  int (*fn)(void *arg, const struct image_step *step), void *arg) MUST_USE;
 /* Names that are not for imports: "host", "through". */
 bool image_name_reserved(const char *name);
 

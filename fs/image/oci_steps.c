@@ -160,7 +160,7 @@ static cJSON *line_of(const struct oci_step *s)
 
 	if (s->named && !s->base) {
 		digest_hex(&c->id, hex);
-		(void)snprintf(by, sizeof(by), "rattan commit %s", hex);
+		(void)snprintf(by, sizeof(by), OCI_BY_COMMIT "%s", hex);
 		ok = ok && add_time(o, &c->time);
 	} else if (s->base) {
 		(void)snprintf(by, sizeof(by), "rattan import");

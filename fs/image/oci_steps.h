@@ -9,6 +9,9 @@
 #include "fs/image/oci.h"
 #include "fs/image/touched.h"
 
+/* What a line of the history says of a commit made it, before the commit's id. */
+#define OCI_BY_COMMIT "rattan commit "
+
 struct oci_step {
 	store_layer from, to; /* @from 0: nothing stands below */
 	bool base;            /* of the base; else of a commit */

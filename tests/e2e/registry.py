@@ -2,6 +2,7 @@
 # rattan push and pull against a registry on loopback: commits go as layers, come back in another data directory as they were,
 # only what is missing is sent and fetched; what is refused, dead, wrong or stopped says so and leaves nothing.
 # timeout: 600
+import calendar
 import glob
 import hashlib
 import json
@@ -168,7 +169,22 @@ if tar(B, "tools") != want:
     print(subprocess.run(["diff", "was.txt", "is.txt"], capture_output=True, text=True).stdout)
 says(0, "x", B, "run", "--base", "tools", "-e", "there", "--", "cat", "/lib/third")
 log = out(B, "log", "-e", "there").decode().splitlines()
-check(log == ["no commits yet: there is at its base", f"{l1['id'][:12]}  (base/tools)"], "the log names the base, and nothing that the store keeps for itself", log)
+told = ["a directory moved", "a directory anew", 'links and "quotes" of the first']
+there = [c for c in json.loads(out(A, "log", "-e", "e", "--json")) if not c["automatic"]]
+check([c["message"] for c in there] == told, "what was pushed", there)
+stamp = lambda c: time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(calendar.timegm(time.strptime(c["time"], "%Y-%m-%dT%H:%M:%SZ"))))
+lines = [f"{c['id'][:12]}  {stamp(c)}  [base] {c['message']}" for c in there]
+check(log == ["no commits yet: there is at its base", *lines, f"-             -                    [base] rattan import", f"{l1['id'][:12]}  (base/tools)"],
+      "the log tells the history of the base, names it, and nothing that the store keeps for itself", log)
+log = out(B, "log", "-e", "there", "-n", "2").decode().splitlines()
+check(log[1:3] == lines[:2] and len(log) == 4, "at most so many", log)
+came = json.loads(out(B, "base", "log", "tools", "--json"))
+check([(c["id"], c["message"], c["time"]) for c in came[:3]] == [(c["id"], c["message"], c["time"]) for c in there] and [c["id"] for c in came[3:]] == [""],
+      "ids, messages and times of the commits", came)
+check(out(B, "base", "log", "tools").decode().splitlines()[:3] == [x.replace("[base] ", "") for x in lines], "base log")
+check(b"is of no image that tells" in out(A, "base", "log", "base"), "a base of a directory")
+says(3, "there is no base 'nothing'", A, "base", "log", "nothing")
+says(2, "give the name of a base", A, "base", "log")
 says(4, "there is a base 'tools' already", B, "pull", "tools", f"{at}/team/tools:v1")
 
 print("== one more commit")
@@ -199,6 +215,41 @@ check([h.get("comment") for h in config(m3, "team/tools")["history"]][1:] ==
       ['links and "quotes" of the first', "a directory anew", "a directory moved", "more", "from the other side"], "with the whole history")
 out(A, "pull", "back", f"{at}/team/tools:v3")
 check(tar(A, "back") == tar(B, "head", "-e", "mine"), "equal on the way back")
+
+log = out(B, "log", "-e", "mine").decode().splitlines()
+check("from the other side" in log[0] and [x.split("[base] ")[1] for x in log if "[base]" in x] == ["more", *told, "rattan import"], "its own commits, and those of the base", log)
+out(B, "pull", "tools", f"{at}/team/tools:v1", "--replace")
+check("[base]" not in out(B, "log", "-e", "mine").decode(), "the name is another tree's now: its history is not told")
+out(B, "pull", "tools", f"{at}/team/tools:v2", "--replace")
+
+print("== an image of somebody else")
+out(A, "export", "oci", "head", "foreign", "-e", "e")
+index = json.load(open("foreign/index.json"))
+manifest = json.load(open(f"foreign/blobs/sha256/{index['manifests'][0]['digest'][7:]}"))
+
+
+def blob(o):
+    text = json.dumps(o).encode()
+    d = hashlib.sha256(text).hexdigest()
+    with open(f"foreign/blobs/sha256/{d}", "wb") as f:
+        f.write(text)
+    return {"digest": f"sha256:{d}", "size": len(text)}
+
+
+conf = json.load(open(f"foreign/blobs/sha256/{manifest['config']['digest'][7:]}"))
+conf["history"] = [{"created": "2026-03-01T10:00:00.5+02:00", "created_by": "/bin/sh -c #(nop) ADD file:1 in / \nsecond line\x1b[31m", "author": "Some One"},
+                   {"created": "2026-03-01T08:00:01Z", "created_by": "CMD", "comment": "x" * 300, "empty_layer": True}, {"created": "tomorrow", "created_by": "rattan commit " + "z" * 64},
+                   {}, {"created_by": 5}, {"comment": "the last"}]
+manifest["config"].update(blob(conf))
+index["manifests"][0].update(blob(manifest))
+json.dump(index, open("foreign/index.json", "w"))
+out(A, "import", "oci", "foreign", "foreign")
+h = json.loads(out(A, "base", "log", "foreign", "--json"))
+check([(x["message"][:8], x["created_by"][:6], x["author"], x["time"], x["id"], x["empty"]) for x in h] ==
+      [("the last", "", "", "", "", False), ("", "", "", "", "", False), ("", "", "", "", "", False), ("", "rattan", "", "", "", False),
+       ("x" * 8, "CMD", "", "2026-03-01T08:00:01Z", "", True), ("", "/bin/s", "Some One", "2026-03-01T08:00:00Z", "", False)], "what it says, and nothing that it does not", h)
+text = out(A, "base", "log", "foreign").decode()
+check("ADD file:1 in / ...  (Some One)\n" in text and "\x1b" not in text and "second" not in text and "x" * 200 + "...\n" in text and "x" * 201 not in text, "first lines, shown as text", text)
 
 print("== an image that shares layers")
 out(A, "fork", "f", "-e", "e")

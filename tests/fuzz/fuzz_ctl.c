@@ -51,6 +51,7 @@ static bool answer(const uint8_t *data, size_t size)
 		struct ctl_usage_row row;
 		struct ctl_usage_sum usage;
 		struct ctl_progress progress;
+		struct ctl_step step;
 	} space;
 	struct ctl_rep_doc d;
 	uint64_t v;
@@ -72,6 +73,7 @@ static bool answer(const uint8_t *data, size_t size)
 		item(&d.items[i], &ctl_table_usage_row, &space);
 		item(&d.items[i], &ctl_table_usage_sum, &space);
 		item(&d.items[i], &ctl_table_progress, &space);
+		item(&d.items[i], &ctl_table_step, &space);
 	}
 	ctl_rep_release(&d);
 	return true;
