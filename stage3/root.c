@@ -67,6 +67,12 @@ static const struct sock_filter catcher[] = {
 #endif
 	CATCH(fchown),
 	CATCH(fchownat),
+	CATCH(setxattr),
+	CATCH(lsetxattr),
+	CATCH(fsetxattr),
+	CATCH(getxattr),
+	CATCH(lgetxattr),
+	CATCH(fgetxattr),
 	CATCH(setuid),
 	CATCH(setgid),
 	CATCH(setreuid),

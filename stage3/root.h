@@ -6,7 +6,7 @@
  * told (stage3/root_abi.h); what it cannot, or need not, the kernel does as if nobody had looked. Nothing here gives a right: init
  * has what the command has, in the same namespaces, and what is caught is judged by the same file system.
  *
- * Caught: chown and its like, mknod of devices, stat and its like, and what sets and tells the ids of a process
+ * Caught: chown and its like, mknod of devices, stat and its like, access lists that name others, and what sets and tells the ids of a process
  * (root_who.h). A file's set-id bits and capabilities are the kernel's and the file system's; nothing is executed by them.
  */
 #pragma once

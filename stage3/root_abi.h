@@ -15,6 +15,9 @@
 /* Of a directory, to be set only: mknod(2) in it, of a device. */
 #define ROOT_XATTR_NODE  "system.rattan.node"
 
+/* Of any inode, with "access" or "default" behind it: system.posix_acl_*, with ids as they are stored. */
+#define ROOT_XATTR_ACL "system.rattan.acl."
+
 #define ROOT_KEEP UINT32_MAX /* as chown(2)'s -1 */
 
 struct root_owner {

@@ -1,5 +1,6 @@
 #include "stage3/root_calls.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -48,6 +49,14 @@ static bool read_text(uint32_t pid, uint64_t at, char ret[static ROOT_PATH])
 		have += (size_t)got;
 	}
 	return false;
+}
+
+static bool read_bytes(uint32_t pid, uint64_t at, void *ret, size_t n)
+{
+	struct iovec to = {.iov_base = ret, .iov_len = n};
+	struct iovec from = {.iov_base = (void *)(uintptr_t)at, .iov_len = n};
+
+	return process_vm_readv((pid_t)pid, &to, 1, &from, 1, 0) == (ssize_t)n;
 }
 
 static bool write_back(uint32_t pid, uint64_t at, void *p, size_t n)
@@ -163,15 +172,18 @@ static struct root_answer do_statx(const struct root_caller *c, const struct tar
 
 /* ---- chown ---- */
 
+/* Whose it is; false: it cannot be told, as of what is of another file system. */
+static bool owner_of(const char *link, struct root_owner *ret)
+{
+	return getxattr(link, ROOT_XATTR_OWNER, ret, sizeof(*ret)) == (ssize_t)sizeof(*ret);
+}
+
 /* Who is not root gives nothing away, and to its own groups only what is its own. */
 static bool may_give(const struct root_who *w, const char *link, const struct root_owner *to)
 {
 	struct root_owner is;
 
-	if (w->uid[ROOT_FS] == 0)
-		return true;
-	/* where there is no owner to be asked for, there is none to be set */
-	if (getxattr(link, ROOT_XATTR_OWNER, &is, sizeof(is)) != (ssize_t)sizeof(is))
+	if (w->uid[ROOT_FS] == 0 || !owner_of(link, &is))
 		return true;
 	return is.uid == w->uid[ROOT_FS] && (to->uid == ROOT_KEEP || to->uid == is.uid) &&
 	       (to->gid == ROOT_KEEP || to->gid == is.gid || root_who_in(w, to->gid));
@@ -195,6 +207,114 @@ static struct root_answer do_chown(const struct root_caller *c, const struct tar
 	(void)close(fd);
 	/* /proc, /dev/shm: of another file system. */
 	return error == EOPNOTSUPP ? to_kernel : done(-error);
+}
+
+/* ---- access lists ---- */
+
+/* linux/posix_acl_xattr.h, little endian on every machine */
+struct acl_entry {
+	uint16_t tag, perm;
+	uint32_t id;
+};
+#define ACL_HEAD     sizeof(uint32_t)
+#define ACL_SIZE_MAX 65536 /* XATTR_SIZE_MAX */
+enum {
+	ACL_TAG_USER = 0x02,
+	ACL_TAG_GROUP = 0x08
+};
+
+/* Does it name an id that the kernel does not know here? */
+static bool names_others(const uint8_t *list, size_t n)
+{
+	struct acl_entry e;
+
+	if (n < ACL_HEAD || (n - ACL_HEAD) % sizeof(e))
+		return false; /* the kernel says what is wrong with it */
+	for (size_t at = ACL_HEAD; at < n; at += sizeof(e)) {
+		memcpy(&e, list + at, sizeof(e));
+		e.tag = le16toh(e.tag);
+		if ((e.tag == ACL_TAG_USER || e.tag == ACL_TAG_GROUP) && e.id)
+			return true;
+	}
+	return false;
+}
+
+/* The attribute that stands for the list that the caller names; NULL: it names none. */
+static const char *list_of(uint32_t pid, uint64_t at)
+{
+	char name[ROOT_PATH];
+
+	if (!read_text(pid, at, name))
+		return NULL;
+	if (!strcmp(name, "system.posix_acl_access"))
+		return ROOT_XATTR_ACL "access";
+	return !strcmp(name, "system.posix_acl_default") ? ROOT_XATTR_ACL "default" : NULL;
+}
+
+static struct root_answer set_list(const struct root_caller *c, const struct target *t,
+				   const char *name, const uint8_t *list, size_t n, int flags)
+{
+	struct root_owner is;
+	char link[PROC_ROOM];
+	struct root_who w;
+	int fd = open_target(c, t), error = 0;
+
+	if (fd < 0)
+		return to_kernel;
+	link_of(fd, link);
+	if (root_who_of(c, &w) && w.uid[ROOT_FS] && owner_of(link, &is) && is.uid != w.uid[ROOT_FS])
+		error = EPERM;
+	else if (setxattr(link, name, list, n, flags) < 0)
+		error = errno;
+	(void)close(fd);
+	return error == EOPNOTSUPP ? to_kernel : done(-error);
+}
+
+static struct root_answer do_setxattr(const struct root_caller *c, const struct target *t,
+				      const uint64_t *a)
+{
+	const char *name = a[3] >= ACL_HEAD && a[3] <= ACL_SIZE_MAX ? list_of(c->pid, a[1]) : NULL;
+	uint8_t *list = name ? malloc(a[3]) : NULL;
+	struct root_answer r = to_kernel;
+
+	if (list && read_bytes(c->pid, a[2], list, a[3]) && names_others(list, a[3]))
+		r = set_list(c, t, name, list, a[3], (int)a[4]);
+	free(list);
+	return r;
+}
+
+static struct root_answer give_list(const struct root_caller *c, uint8_t *list, size_t n,
+				    uint64_t to, uint64_t room)
+{
+	struct root_answer r = done(0);
+
+	if (room && room < n)
+		return done(-ERANGE);
+	if (room && !write_back(c->pid, to, list, n))
+		return to_kernel;
+	r.value = (int64_t)n;
+	return r;
+}
+
+static struct root_answer do_getxattr(const struct root_caller *c, const struct target *t,
+				      const uint64_t *a)
+{
+	const char *name = list_of(c->pid, a[1]);
+	uint8_t *list = name ? malloc(ACL_SIZE_MAX) : NULL;
+	int fd = list ? open_target(c, t) : -1;
+	struct root_answer r = to_kernel;
+	char link[PROC_ROOM];
+	ssize_t n;
+
+	if (fd >= 0) {
+		link_of(fd, link);
+		n = getxattr(link, name, list, ACL_SIZE_MAX);
+		if (n > 0 && names_others(list, (size_t)n))
+			r = give_list(c, list, (size_t)n, a[2], a[3]);
+		(void)close(fd);
+	}
+	free(list);
+	return r;
 }
 
 /* ---- mknod ---- */
@@ -319,6 +439,28 @@ struct root_answer root_call(const struct seccomp_data *c, const struct root_cal
 			return to_kernel;
 		t = named_at(a[0], a[1], a[4]);
 		return do_chown(caller, &t, a[2], a[3]);
+	case SYS_setxattr:
+		t = named(a[0], 0);
+		return do_setxattr(caller, &t, a);
+	case SYS_lsetxattr:
+		t = named(a[0], AT_SYMLINK_NOFOLLOW);
+		return do_setxattr(caller, &t, a);
+	case SYS_fsetxattr:
+		if (root_path_only(caller, (int)a[0]))
+			return to_kernel;
+		t = opened(a[0]);
+		return do_setxattr(caller, &t, a);
+	case SYS_getxattr:
+		t = named(a[0], 0);
+		return do_getxattr(caller, &t, a);
+	case SYS_lgetxattr:
+		t = named(a[0], AT_SYMLINK_NOFOLLOW);
+		return do_getxattr(caller, &t, a);
+	case SYS_fgetxattr:
+		if (root_path_only(caller, (int)a[0]))
+			return to_kernel;
+		t = opened(a[0]);
+		return do_getxattr(caller, &t, a);
 #ifdef SYS_mknod
 	case SYS_mknod:
 		return do_mknod(caller, AT_FDCWD, a[0], a[1], a[2]);

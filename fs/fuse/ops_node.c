@@ -131,7 +131,7 @@ int setxattr_told(struct worker *w, store_ino ino, const char *name, const void 
 	const void *stored = value;
 	int r;
 
-	if (root_setxattr(w->se, ino, name, value, size, &r))
+	if (root_setxattr(w->se, ino, name, value, size, flags, &r))
 		return r;
 	if (size <= SESSION_OUT_SIZE) {
 		memcpy(w->out, value, size);

@@ -78,6 +78,25 @@ static int make_node(struct session *se, store_ino dir, const void *value, size_
 	return 0;
 }
 
+/* What the tree calls the list that @name means; NULL: none. */
+static const char *acl_of(const char *name)
+{
+	if (!strcmp(name, ROOT_XATTR_ACL "access"))
+		return "system.posix_acl_access";
+	return !strcmp(name, ROOT_XATTR_ACL "default") ? "system.posix_acl_default" : NULL;
+}
+
+/* Ids are not those of the kernel's namespace, which could not tell them. */
+static int set_acl(struct session *se, store_ino ino, const char *list, const void *value,
+		   size_t size, int flags)
+{
+	int r = TREE(se, setxattr, ino, list, value, size, flags);
+
+	if (r == 0)
+		session_attr_changed(se, ino);
+	return r;
+}
+
 void root_maker(const struct session_ids *ids, pid_t pid, struct ovl_cred *cred)
 {
 	struct root_owner o;
@@ -94,21 +113,30 @@ void root_maker(const struct session_ids *ids, pid_t pid, struct ovl_cred *cred)
 bool root_getxattr(struct session *se, store_ino ino, const char *name, void *value, size_t size,
 		   ssize_t *ret)
 {
-	if (!se->ids.root || strcmp(name, ROOT_XATTR_OWNER) != 0)
+	const char *list = se->ids.root ? acl_of(name) : NULL;
+
+	if (list)
+		*ret = TREE(se, getxattr, ino, list, value, size);
+	else if (se->ids.root && !strcmp(name, ROOT_XATTR_OWNER))
+		*ret = get_owner(se, ino, value, size);
+	else
 		return false;
-	*ret = get_owner(se, ino, value, size);
 	return true;
 }
 
 bool root_setxattr(struct session *se, store_ino ino, const char *name, const void *value,
-		   size_t size, int *ret)
+		   size_t size, int flags, int *ret)
 {
+	const char *list = se->ids.root ? acl_of(name) : NULL;
+
 	if (!se->ids.root)
 		return false;
 	if (!strcmp(name, ROOT_XATTR_OWNER))
 		*ret = set_owner(se, ino, value, size);
 	else if (!strcmp(name, ROOT_XATTR_NODE))
 		*ret = make_node(se, ino, value, size);
+	else if (list)
+		*ret = set_acl(se, ino, list, value, size, flags);
 	else
 		return false;
 	return true;

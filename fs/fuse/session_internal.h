@@ -186,7 +186,7 @@ void root_maker(const struct session_ids *ids, pid_t pid, struct ovl_cred *cred)
 bool root_getxattr(struct session *se, store_ino ino, const char *name, void *value, size_t size,
 		   ssize_t *ret);
 bool root_setxattr(struct session *se, store_ino ino, const char *name, const void *value,
-		   size_t size, int *ret);
+		   size_t size, int flags, int *ret);
 /* The kernel ties a file's capabilities to the root of a user namespace; in the tree they are the tree's root's. The new length
  * of @value, which is changed in place. */
 size_t root_capability(const struct session_ids *ids, const char *name, void *value, size_t size);

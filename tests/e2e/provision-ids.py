@@ -57,6 +57,23 @@ os.setxattr(made("i"), "security.capability", struct.pack("<5I", 0x02000001, 0x4
 seen["capability"] = len(os.getxattr("i", "security.capability")) > 0
 acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *e) for e in ((1, 6, 2**32 - 1), (2, 4, 33), (4, 4, 2**32 - 1), (16, 4, 2**32 - 1), (32, 4, 2**32 - 1)))
 seen["named in a list"] = tried(lambda: os.setxattr(made("h"), "system.posix_acl_access", acl))
+seen["and listed"] = [os.getxattr("h", "system.posix_acl_access") == acl, oct(os.stat("h").st_mode & 0o777), os.listxattr("h")]
+few = acl[:12] + acl[20:28] + acl[36:]
+seen["nobody named"] = [tried(lambda: os.setxattr(made("few"), "system.posix_acl_access", few)), os.listxattr("few")]
+os.mkdir("acl")
+os.setxattr("acl", "system.posix_acl_default", acl)
+seen["handed on"] = [len(os.getxattr(made("acl/x"), "system.posix_acl_access")), b"!" in os.getxattr("acl/x", "system.posix_acl_access")]
+seen["another's list"] = changed(lambda: [tried(lambda: os.setxattr("h", "system.posix_acl_access", acl)), tried(lambda: os.setxattr(made("/tmp/own"), "system.posix_acl_access", acl))])
+with open("h", "r+b") as f:
+    os.setxattr(f.fileno(), "system.posix_acl_access", acl.replace(b"!", b"#"))
+    seen["by descriptor"] = b"#" in os.getxattr(f.fileno(), "system.posix_acl_access")
+seen["wrong"] = [tried(lambda: os.setxattr("h", "system.posix_acl_access", acl[:-1])), tried(lambda: os.setxattr("h", "system.posix_acl_access", acl + acl[4:])),
+                 tried(lambda: os.setxattr("h", "system.posix_acl_access", acl, os.XATTR_CREATE)), tried(lambda: os.setxattr("nowhere", "system.posix_acl_access", acl)),
+                 tried(lambda: os.setxattr("h", "system.posix_acl_default", acl))]
+os.chmod("h", 0o600)
+seen["mode"] = os.getxattr("h", "system.posix_acl_access")[30]
+os.removexattr("h", "system.posix_acl_access")
+seen["removed"] = os.listxattr("h")
 os.chmod(made("secret"), 0o600)
 seen["root's id"] = [os.getuid(), os.getresgid()]
 seen["another's id"] = changed(lambda: [os.getuid(), os.geteuid(), os.getgid()])
@@ -130,7 +147,9 @@ seen["no such id"] = in_child(lambda: [tried(lambda: os.setuid(2**31)), os.getui
 seen["root after all"] = [os.getuid(), owner(made("z"))]
 print(json.dumps(seen))
 """
-want = {"owner": [33, 44], "beyond a range": [70000, 0], "link": [33, 33], "set-id": 0o4755, "device": [True, True, "EACCES"], "capability": True, "named in a list": "EINVAL",
+want = {"owner": [33, 44], "beyond a range": [70000, 0], "link": [33, 33], "set-id": 0o4755, "device": [True, True, "EACCES"], "capability": True, "named in a list": None,
+        "and listed": [True, "0o644", ["system.posix_acl_access"]], "nobody named": [None, []], "handed on": [44, True], "another's list": ["EPERM", None], "by descriptor": True,
+        "wrong": ["EINVAL", "EINVAL", "EEXIST", "ENOENT", "EACCES"], "mode": 0, "removed": [],
         "root's id": [0, [0, 0, 0]], "another's id": [33, 33, 33], "another makes": [33, 33], "another reads": "",
         "nor back": ["EPERM", "EPERM", "EPERM", [33, 33, 33]], "another gives away": [None, "EPERM", "EPERM"],
         "of all kinds": [[33, 33]] * 4, "in a directory with a group": [33, 77], "in a program": ["33", "33", "33", "33:33"],

@@ -243,6 +243,23 @@ static void test_calls(void)
 		{"nothing there", SYS_fchownat, {cwd, p + 4096, 33, 44, 0}, false},
 		{"no name", SYS_fchownat, {cwd, p + 12000, 33, 44, 0}, false},
 		{"a device there", SYS_mknodat, {cwd, p + 4096, S_IFCHR | 0600, 0x103}, false},
+		{"a list that names others, on a file system that cannot",
+		 SYS_setxattr,
+		 {p, p + 13000, p + 13100, 44, 0},
+		 false},
+		{"a list of nothing", SYS_setxattr, {p, p + 13000, p + 13100, 0, 0}, false},
+		{"a list from nowhere", SYS_setxattr, {p, p + 13000, 8, 44, 0}, false},
+		{"a list larger than any",
+		 SYS_setxattr,
+		 {p, p + 13000, p + 13100, 65537, 0},
+		 false},
+		{"half of a list", SYS_setxattr, {p, p + 13000, p + 13100, 43, 0}, false},
+		{"there is none", SYS_getxattr, {p, p + 13000, p + 8192, 100}, false},
+		{"another attribute", SYS_getxattr, {p, p + 4096, p + 8192, 100}, false},
+		{"of a descriptor of O_PATH",
+		 SYS_fgetxattr,
+		 {CALLER_OP, p + 13000, p + 8192, 100},
+		 false},
 		{"a device without a name",
 		 SYS_mknodat,
 		 {cwd, p + 12100, S_IFCHR | 0600, 0x103},
@@ -461,6 +478,11 @@ static void link_to(const char *to, const char *path)
 
 static void make_files(void)
 {
+	/* u::rw-, u:33:r--, g::r--, m::r--, o::r-- */
+	static const uint8_t list[44] = {
+		2, 0,  0,   0,   1,   0,   6,  0, 0xff, 0xff, 0xff, 0xff, 2,    0,  4,
+		0, 33, 0,   0,   0,   4,   0,  4, 0,    255,  0xff, 0xff, 0xff, 16, 0,
+		4, 0,  255, 255, 255, 255, 32, 0, 4,    0,    255,  255,  255,  255};
 	char fd[64];
 
 	if (mkdir("dir", 0700) < 0 || mkdir("jail", 0700) < 0 || mkdir("jail/below", 0700) < 0)
@@ -483,6 +505,8 @@ static void make_files(void)
 		tap_fatal("mmap");
 	(void)snprintf(told, 4096, "below");
 	(void)snprintf(told + 4096, 4096, "not-there");
+	(void)snprintf(told + 13000, 100, "system.posix_acl_access");
+	memcpy(told + 13100, list, sizeof(list));
 	memset(told + 4 * 4096, 'x', 4096);
 }
 
