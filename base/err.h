@@ -33,7 +33,8 @@ struct diag {
 };
 
 /* Set @d (which may be NULL) unless it already holds a text; returns @r, so that callers can write
- * `return diag_set(d, -EINVAL, "...")`. */
+ * `return diag_set(d, -EINVAL, "...")`. Where it is too long, its longest word, which is a path, loses its middle: neither what
+ * failed nor what to do is cut off. */
 int diag_set(struct diag *d, int r, const char *fmt, ...) PRINTF(3, 4);
 
 /* The kernel's words for @r, which may be negative or positive errno ("No such file or directory");

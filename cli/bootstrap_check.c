@@ -53,7 +53,7 @@ static int check_digest(const struct bootstrap_plan *p, const char *path, int fd
 	EVP_MD_CTX_free(ctx);
 	if (r == 0 && strcmp(is, p->sha256) != 0)
 		return diag_set(diag, -EBADMSG,
-				"%.200s is not the archive that was meant: its SHA-256 is %s, and "
+				"%s is not the archive that was meant: its SHA-256 is %s, and "
 				"not %s",
 				path, is, p->sha256);
 	return r;
@@ -70,11 +70,10 @@ static int check_signature(const struct bootstrap_plan *p, const char *path, str
 	const char *line;
 
 	if (access(keyring, R_OK) < 0)
-		return diag_set(
-			diag, -ENOENT,
-			"there is no keyring %.200s to check the signature with: install the "
-			"package archlinux-keyring, or name one with --keyring",
-			keyring);
+		return diag_set(diag, -ENOENT,
+				"there is no keyring %s to check the signature with: install the "
+				"package archlinux-keyring, or name one with --keyring",
+				keyring);
 	r = program_run(argv, NULL, &said, &status);
 	if (r == 0)
 		r = buf_put(&said, "", 1);
@@ -88,7 +87,7 @@ static int check_signature(const struct bootstrap_plan *p, const char *path, str
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return 0;
 	line = strstr((const char *)said.data, "BAD signature");
-	return diag_set(diag, -EBADMSG, "the signature of %.200s does not hold: %.200s", path,
+	return diag_set(diag, -EBADMSG, "the signature of %s does not hold: %s", path,
 			line ? "it was made for other bytes" : program_last_line(&said));
 }
 
@@ -99,18 +98,16 @@ int bootstrap_check(const struct bootstrap_plan *p, const char *path, struct dia
 	int r = 0;
 
 	if (fd < 0 || fstat(fd, ret) < 0)
-		return diag_set(diag, ret_nerrno(), "cannot open the archive %.300s: %s", path,
+		return diag_set(diag, ret_nerrno(), "cannot open the archive %s: %s", path,
 				err_text(errno));
 	if (!S_ISREG(ret->st_mode))
-		return diag_set(diag, -EINVAL, "the archive %.300s is no file: it is read twice",
-				path);
+		return diag_set(diag, -EINVAL, "the archive %s is no file: it is read twice", path);
 	if (p->sha256)
 		r = check_digest(p, path, fd, ret, diag);
 	if (r == 0 && p->signature)
 		r = check_signature(p, path, diag);
 	if (r == 0 && !bootstrap_same(path, ret))
-		r = diag_set(diag, -ESTALE, "the archive %.300s changed while it was checked",
-			     path);
+		r = diag_set(diag, -ESTALE, "the archive %s changed while it was checked", path);
 	if (r == 0)
 		*ret_fd = steal_fd(&fd);
 	return r;

@@ -22,11 +22,10 @@ static int read_config(struct bootstrap_plan *p, const char *path, struct diag *
 	int r = io_read_file(AT_FDCWD, path, CONFIG_MAX, &b);
 
 	if (r < 0)
-		return diag_set(diag, r, "cannot read %.300s: %s", path, err_text(r));
+		return diag_set(diag, r, "cannot read %s: %s", path, err_text(r));
 	p->config = cJSON_ParseWithLength((const char *)b.data, b.len);
-	return cJSON_IsObject(p->config)
-		       ? 0
-		       : diag_set(diag, -EINVAL, "%.300s is no JSON object", path);
+	return cJSON_IsObject(p->config) ? 0
+					 : diag_set(diag, -EINVAL, "%s is no JSON object", path);
 }
 
 static int text(const cJSON *v, const char **to, const char *key, struct diag *diag)

@@ -1,21 +1,24 @@
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
 
 int cli_fail(int code, const char *fmt, ...)
 {
-	char text[1200];
+	cleanup_free char *whole = NULL;
 	va_list ap;
 
 	va_start(ap, fmt);
-	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	if (vasprintf(&whole, fmt, ap) < 0)
+		whole = NULL;
 	va_end(ap);
 	(void)fflush(stdout);
 	fputs("rattan: ", stderr);
-	cli_put(stderr, text);
+	cli_put(stderr, whole ? whole : "out of memory");
 	fputc('\n', stderr);
 	return code;
 }

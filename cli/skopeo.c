@@ -70,7 +70,7 @@ int registry_name_parse(const char *text, struct registry_name *ret, struct diag
 	hn = slash ? (size_t)(slash - host) : 0;
 	if (!slash)
 		return diag_set(diag, -EINVAL,
-				"'%.200s' is no image in a registry: oci:REGISTRY/NAME[:TAG], as "
+				"'%s' is no image in a registry: oci:REGISTRY/NAME[:TAG], as "
 				"in oci:registry.example.com/team/tools:v1",
 				text);
 	end = slash + 1 + strcspn(slash + 1, ":@");
@@ -90,7 +90,7 @@ int registry_name_parse(const char *text, struct registry_name *ret, struct diag
 				nn < 200 ? (int)nn : 200, slash + 1);
 	if (*end && !ref_ok(end))
 		return diag_set(diag, -EINVAL,
-				"'%.100s' is no tag and no digest: :TAG is 1 to 128 of A-Z a-z 0-9 "
+				"'%s' is no tag and no digest: :TAG is 1 to 128 of A-Z a-z 0-9 "
 				". _ -, a digest @sha256: and 64 hexadecimal digits",
 				end);
 	memcpy(ret->host, host, hn);

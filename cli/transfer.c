@@ -89,7 +89,7 @@ int transfer_begin(struct transfer *t, struct diag *diag)
 	(void)sigprocmask(SIG_BLOCK, &set, NULL);
 	if (!mkdtemp(t->dir)) {
 		int r = diag_set(diag, ret_nerrno(),
-				 "cannot make a directory for the image in %.300s: %s; TMPDIR "
+				 "cannot make a directory for the image in %s: %s; TMPDIR "
 				 "can name another place",
 				 top, err_text(errno));
 
@@ -98,8 +98,7 @@ int transfer_begin(struct transfer *t, struct diag *diag)
 	}
 	t->fd = open(t->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (t->fd < 0 || flock(t->fd, LOCK_EX | LOCK_NB) < 0)
-		return diag_set(diag, ret_nerrno(), "cannot use %.300s: %s", t->dir,
-				err_text(errno));
+		return diag_set(diag, ret_nerrno(), "cannot use %s: %s", t->dir, err_text(errno));
 	return 0;
 }
 

@@ -354,7 +354,7 @@ static bool listed(const char *const *own, const char *url, size_t origin)
 
 static int bad(struct diag *diag, const char *url, const char *why)
 {
-	return diag_set(diag, -EINVAL, "the mirror '%.120s' is refused: %s", url, why);
+	return diag_set(diag, -EINVAL, "the mirror '%s' is refused: %s", url, why);
 }
 
 int pacman_check_mirror(const char *url, const char *const *own, struct pacman_mirror *ret,

@@ -125,7 +125,7 @@ static int add(struct net_list *l, const char *pattern, struct diag *diag)
 	low[i] = 0;
 	why = pattern_fault(low);
 	if (why)
-		return diag_set(diag, -EINVAL, "the domain '%.100s' %s", pattern, why);
+		return diag_set(diag, -EINVAL, "the domain '%s' %s", pattern, why);
 	r = list_add(l, low);
 	return r == -E2BIG ? diag_set(diag, -EINVAL, "more than %d domains", NET_RULES_MAX) : r;
 }

@@ -84,7 +84,7 @@ static int parse_one(const uint8_t *p, size_t n, struct tok *t, size_t *used, co
 	case '\\':
 		if (n < 2)
 			return diag_set(diag, -EINVAL,
-					"the pattern \"%.200s\" has a '\\' with nothing behind it",
+					"the pattern \"%s\" has a '\\' with nothing behind it",
 					whole);
 		t->byte = p[1];
 		*used = 2;
@@ -92,10 +92,9 @@ static int parse_one(const uint8_t *p, size_t n, struct tok *t, size_t *used, co
 	case '[':
 		k = parse_set(p + 1, n - 1, t);
 		if (k < 0)
-			return diag_set(
-				diag, -EINVAL,
-				"the pattern \"%.200s\" has a range that ends before it begins",
-				whole);
+			return diag_set(diag, -EINVAL,
+					"the pattern \"%s\" has a range that ends before it begins",
+					whole);
 		if (k == 0)
 			*t = (struct tok){.kind = TOK_BYTE, .byte = '['};
 		*used += (size_t)k;
@@ -144,8 +143,7 @@ int glob_parse(struct glob_set *g, const char *pattern, int rule, const char *wh
 	}
 	if (r == 0 && parts == 0)
 		return diag_set(diag, -EINVAL,
-				"the pattern \"%.200s\" names the root: use a path for that",
-				whole);
+				"the pattern \"%s\" names the root: use a path for that", whole);
 	if (r == 0 && spans)
 		r = parse_component(g, "*", 1, whole, diag);
 	return r < 0 ? r : put(g, &(struct tok){.kind = TOK_END, .rule = rule}, diag);
@@ -183,7 +181,7 @@ static int expand(struct glob_set *g, const char *pattern, int rule, const char 
 	end = *open == '{' ? brace_end(open) : NULL;
 	if (!end)
 		return diag_set(diag, -EINVAL,
-				"the pattern \"%.200s\" has a brace without its other one", whole);
+				"the pattern \"%s\" has a brace without its other one", whole);
 	for (const char *p = open + 1; r == 0; p++) {
 		const char *stop = brace_alternative_end(p, end);
 		cleanup_buf struct buf b = {.max = POLICY_TEXT_MAX};

@@ -71,18 +71,18 @@ static int clean(const char *text, struct diag *diag, char **ret)
 	char *s;
 
 	if (text[0] != '/')
-		return diag_set(diag, -EINVAL, "\"%.200s\" is not an absolute path", text);
+		return diag_set(diag, -EINVAL, "\"%s\" is not an absolute path", text);
 	if (len > POLICY_TEXT_MAX)
-		return diag_set(diag, -E2BIG, "the path \"%.100s...\" is longer than %d bytes",
-				text, POLICY_TEXT_MAX);
+		return diag_set(diag, -E2BIG, "the path \"%s...\" is longer than %d bytes", text,
+				POLICY_TEXT_MAX);
 	s = malloc(len + 2);
 	if (!s)
 		return -ENOMEM;
 	while (policy_component(&at, &part, &k)) {
 		if (k == 2 && !memcmp(part, "..", 2)) {
 			free(s);
-			return diag_set(diag, -EINVAL,
-					"the path \"%.200s\" must not contain \"..\"", text);
+			return diag_set(diag, -EINVAL, "the path \"%s\" must not contain \"..\"",
+					text);
 		}
 		s[n++] = '/';
 		memcpy(s + n, part, k);
@@ -108,8 +108,8 @@ int policy_rules_add(struct policy_rules *r, enum policy_access access, enum pol
 	if (kind == POLICY_GLOB && access != POLICY_DENY)
 		return diag_set(
 			diag, -EINVAL,
-			"the pattern \"%.200s\" can only deny: name the places to %s one by one",
-			text, policy_access_name(access));
+			"the pattern \"%s\" can only deny: name the places to %s one by one", text,
+			policy_access_name(access));
 	if (r->n >= POLICY_RULES_MAX)
 		return diag_set(diag, -E2BIG, "more than %d rules", POLICY_RULES_MAX);
 	k = clean(text, diag, &own);
@@ -140,7 +140,7 @@ int policy_rules_protect(struct policy_rules *r, const char *name, struct diag *
 	while (r->names && r->names[n])
 		n++;
 	if (len == 0 || len > 255 || strchr(name, '/') || !strcmp(name, ".") || !strcmp(name, ".."))
-		return diag_set(diag, -EINVAL, "\"%.200s\" is no name of a file", name);
+		return diag_set(diag, -EINVAL, "\"%s\" is no name of a file", name);
 	if (n >= POLICY_NAMES_MAX)
 		return diag_set(diag, -E2BIG, "more than %d protected names", POLICY_NAMES_MAX);
 	more = realloc(r->names, (n + 2) * sizeof(*more));

@@ -47,8 +47,7 @@ static int absolute(const char *path, struct diag *diag, char **ret)
 {
 	*ret = strcmp(path, "-") ? realpath(path, NULL) : strdup(path);
 	if (!*ret)
-		return diag_set(diag, ret_nerrno(), "cannot find %.300s: %s", path,
-				err_text(errno));
+		return diag_set(diag, ret_nerrno(), "cannot find %s: %s", path, err_text(errno));
 	return 0;
 }
 
@@ -66,8 +65,7 @@ static int open_stream(const struct ctl_import_opts *o, struct diag *diag, int *
 	/* not one of those that the new process gets */
 	hi = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 10);
 	if (hi < 0)
-		return diag_set(diag, ret_nerrno(), "cannot open %.300s: %s", o->src,
-				err_text(errno));
+		return diag_set(diag, ret_nerrno(), "cannot open %s: %s", o->src, err_text(errno));
 	*ret_fd = hi;
 	return 0;
 }
@@ -96,7 +94,7 @@ static int absolute_new(const char *path, struct diag *diag, char **ret)
 		*slash = 0;
 	dir = realpath(!slash ? "." : *copy ? copy : "/", NULL);
 	if (!dir)
-		return diag_set(diag, ret_nerrno(), "cannot write to %.300s: %s", path,
+		return diag_set(diag, ret_nerrno(), "cannot write to %s: %s", path,
 				err_text(errno));
 	if (asprintf(ret, "%s/%s", strcmp(dir, "/") ? dir : "", name) < 0) {
 		*ret = NULL;

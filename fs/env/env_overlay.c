@@ -18,7 +18,7 @@ int env_resolve(struct store *s, const char *env, const char *rev, struct diag *
 		return store_resolve(s, env, rev, diag, ret_layer);
 	if (colon == rev || (size_t)(colon - rev) >= sizeof(other))
 		return diag_set(diag, -ENOENT,
-				"no environment of the name before the colon in \"%.100s\"", rev);
+				"no environment of the name before the colon in \"%s\"", rev);
 	memcpy(other, rev, (size_t)(colon - rev));
 	other[colon - rev] = 0;
 	return store_resolve(s, other, colon + 1, diag, ret_layer);

@@ -44,7 +44,7 @@ static int from_places(char *const *list, struct diag *diag, struct policy_rules
 		if (!env_path_clean(list[i]))
 			return diag_set(
 				diag, -EINVAL,
-				"\"%.200s\" is no writable place: use an absolute path without '.', "
+				"\"%s\" is no writable place: use an absolute path without '.', "
 				"'..' or repeated slashes",
 				list[i]);
 	}

@@ -21,12 +21,11 @@ int file_source_open(struct file_source *f, const char *path, struct progress *p
 	if (f->owned)
 		f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (f->fd < 0 || fstat(f->fd, &st) < 0)
-		return diag_set(diag, ret_nerrno(), "cannot open %.300s: %s", path,
-				err_text(errno));
+		return diag_set(diag, ret_nerrno(), "cannot open %s: %s", path, err_text(errno));
 	if (S_ISDIR(st.st_mode))
-		return diag_set(
-			diag, -EISDIR,
-			"%.300s is a directory; import dir takes one, import tar an archive", path);
+		return diag_set(diag, -EISDIR,
+				"%s is a directory; import dir takes one, import tar an archive",
+				path);
 	f->seekable = S_ISREG(st.st_mode);
 	p->total = f->seekable ? (uint64_t)st.st_size : 0;
 	f->buf = malloc(PIECE);

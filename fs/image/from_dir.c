@@ -46,7 +46,7 @@ struct walk {
 
 static int fail(struct walk *w, int r, const char *what)
 {
-	return diag_set(w->diag, r, "cannot %s %.150s/%.200s: %s%s", what, w->src,
+	return diag_set(w->diag, r, "cannot %s %s/%s: %s%s", what, w->src,
 			(const char *)w->path.data, err_text(r),
 			r == -EACCES || r == -EPERM
 				? "; run rattan as who may read it, or import an archive of it"
@@ -281,7 +281,7 @@ static int regular(struct walk *w, const char *name, struct sink_entry *e)
 	if (r == 0 && (fstat(fd, &after) < 0 || changed(&e->st, &after)))
 		return diag_set(
 			w->diag, -ESTALE,
-			"%.150s/%.200s was changed while it was read; import it again when nobody writes there",
+			"%s/%s was changed while it was read; import it again when nobody writes there",
 			w->src, e->path);
 	if (r == 0)
 		r = listed_add(w->listed, e->path, &e->st);
@@ -371,8 +371,8 @@ static int leave(struct walk *w)
 	if (up < 0 || fstat(up, &st) < 0)
 		return fail(w, ret_nerrno(), "go back from");
 	if (st.st_dev != w->v[w->n - 1].st.st_dev || st.st_ino != w->v[w->n - 1].st.st_ino)
-		return diag_set(w->diag, -ESTALE,
-				"%.300s was moved while it was read; import it again", w->src);
+		return diag_set(w->diag, -ESTALE, "%s was moved while it was read; import it again",
+				w->src);
 	return 0;
 }
 
@@ -486,7 +486,7 @@ int from_dir(struct importing *x, struct sink *k)
 	int r = 0;
 
 	if (w.fd < 0 || fstat(w.fd, &st) < 0)
-		r = diag_set(diag, ret_nerrno(), "cannot open the directory %.300s: %s", src,
+		r = diag_set(diag, ret_nerrno(), "cannot open the directory %s: %s", src,
 			     err_text(errno));
 	else if (!w.buf || !w.xattr)
 		r = -ENOMEM;

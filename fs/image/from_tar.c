@@ -57,8 +57,8 @@ static int bad(struct reading *x, const char *path)
 				err_text(x->failed));
 	if (archive_errno(x->a) == ENOMEM)
 		return -ENOMEM;
-	return diag_set(x->diag, -EBADMSG, "the archive is damaged%s%.200s: %.200s",
-			path ? " at " : "", path ? path : "", why ? why : "it cannot be read");
+	return diag_set(x->diag, -EBADMSG, "the archive is damaged%s%s: %s", path ? " at " : "",
+			path ? path : "", why ? why : "it cannot be read");
 }
 
 static int begin(struct reading *x)
@@ -79,8 +79,7 @@ static int begin(struct reading *x)
 	     archive_read_set_skip_callback(x->a, on_skip) == ARCHIVE_OK &&
 	     archive_read_set_callback_data(x->a, x) == ARCHIVE_OK;
 	if (!ok)
-		return diag_set(x->diag, -EOPNOTSUPP,
-				"libarchive cannot read archives here: %.200s",
+		return diag_set(x->diag, -EOPNOTSUPP, "libarchive cannot read archives here: %s",
 				archive_error_string(x->a));
 	return archive_read_open1(x->a) == ARCHIVE_OK ? 0 : bad(x, NULL);
 }
@@ -104,7 +103,7 @@ static int copy_data(struct reading *x, store_ino ino, const char *path, uint64_
 		if ((uint64_t)off > size || n > size - (uint64_t)off)
 			return diag_set(
 				x->diag, -EBADMSG,
-				"the archive is damaged at %.200s: more bytes than its size says",
+				"the archive is damaged at %s: more bytes than its size says",
 				path);
 		r = n ? sink_write(x->k, ino, (uint64_t)off, p, n) : 0;
 		if (r < 0)
@@ -182,8 +181,7 @@ static int whiteout(struct reading *x, const char *entry)
 		return 1;
 	name += strlen(WHITEOUT);
 	if (!*name || !strcmp(name, ".") || !strcmp(name, ".."))
-		return diag_set(x->diag, -EBADMSG, "the layer is damaged: %.200s hides nothing",
-				path);
+		return diag_set(x->diag, -EBADMSG, "the layer is damaged: %s hides nothing", path);
 	if (r == 0)
 		r = buf_puts(&b, name);
 	if (r == 0)
@@ -214,7 +212,7 @@ static int numbers_ok(struct reading *x, struct archive_entry *ae, const char *p
 	    ns > 999999999 || archive_entry_size(ae) < 0)
 		return diag_set(
 			x->diag, -EBADMSG,
-			"the archive is damaged at %.200s: an owner, time or size that cannot be",
+			"the archive is damaged at %s: an owner, time or size that cannot be",
 			path);
 	return 0;
 }
@@ -245,7 +243,7 @@ static int strip_entry(const struct reading *x, struct archive_entry *ae, struct
 	return e->hardlink && *e->hardlink
 		       ? 1
 		       : diag_set(x->diag, -EBADMSG,
-				  "%.200s is a hard link to what is left out with --strip", path);
+				  "%s is a hard link to what is left out with --strip", path);
 }
 
 static int one_entry(struct reading *x, struct archive_entry *ae)

@@ -347,5 +347,5 @@ int image_import(const struct image_import *o, struct diag *diag, struct image_d
 	image_info_release(&x.info);
 	if (r == -EEXIST)
 		return taken(o, diag);
-	return r < 0 ? diag_set(diag, r, "cannot import %.300s: %s", o->src, err_text(r)) : 0;
+	return r < 0 ? diag_set(diag, r, "cannot import %s: %s", o->src, err_text(r)) : 0;
 }

@@ -23,9 +23,9 @@ static int index_json(struct oci_layout *l, cJSON **ret)
 
 	if (r == -ENOENT)
 		return diag_set(l->diag, -EBADMSG,
-				"%.300s is no OCI image layout: it has no index.json", l->path);
+				"%s is no OCI image layout: it has no index.json", l->path);
 	if (r < 0)
-		return diag_set(l->diag, r, "cannot read index.json of %.300s: %s", l->path,
+		return diag_set(l->diag, r, "cannot read index.json of %s: %s", l->path,
 				err_text(r));
 	*ret = oci_parse(b.data ? (const void *)b.data : "", b.len, "index.json", l->diag);
 	return *ret ? 0 : -EBADMSG;

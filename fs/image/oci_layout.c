@@ -36,18 +36,16 @@ int oci_layout_open(struct oci_layout *l, const char *path)
 		return diag_set(l->diag, -EINVAL,
 				"an OCI image is read more than once: give a directory or a file");
 	if (stat(path, &st) < 0)
-		return diag_set(l->diag, ret_nerrno(), "cannot open %.300s: %s", path,
-				err_text(errno));
+		return diag_set(l->diag, ret_nerrno(), "cannot open %s: %s", path, err_text(errno));
 	if (S_ISREG(st.st_mode))
 		return 0;
 	if (!S_ISDIR(st.st_mode))
-		return diag_set(
-			l->diag, -EOPNOTSUPP,
-			"%.300s is no directory and no file: an OCI image is read more than "
-			"once, and not from a pipe",
-			path);
+		return diag_set(l->diag, -EOPNOTSUPP,
+				"%s is no directory and no file: an OCI image is read more than "
+				"once, and not from a pipe",
+				path);
 	l->dir_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return l->dir_fd < 0 ? diag_set(l->diag, ret_nerrno(), "cannot open %.300s: %s", path,
+	return l->dir_fd < 0 ? diag_set(l->diag, ret_nerrno(), "cannot open %s: %s", path,
 					err_text(errno))
 			     : 0;
 }
@@ -81,14 +79,14 @@ static int find_entry(struct oci_layout *l, const char *name, struct archive **r
 	(void)archive_read_support_format_tar(a);
 	if (archive_read_open_filename(a, l->path, PIECE) != ARCHIVE_OK)
 		r = diag_set(l->diag, -EBADMSG,
-			     "%.200s is neither an OCI layout nor an archive of one: %.150s",
-			     l->path, archive_error_string(a));
+			     "%s is neither an OCI layout nor an archive of one: %s", l->path,
+			     archive_error_string(a));
 	while (r == -ENOENT && (k = archive_read_next_header(a, &e)) != ARCHIVE_EOF) {
 		const char *path = k < ARCHIVE_WARN ? NULL : archive_entry_pathname(e);
 
 		if (k < ARCHIVE_WARN)
-			r = diag_set(l->diag, -EBADMSG, "the archive %.200s is damaged: %.150s",
-				     l->path, archive_error_string(a));
+			r = diag_set(l->diag, -EBADMSG, "the archive %s is damaged: %s", l->path,
+				     archive_error_string(a));
 		else if (path && same_name(path, name) && archive_entry_filetype(e) == AE_IFREG &&
 			 !archive_entry_hardlink(e))
 			r = 0;
@@ -116,10 +114,9 @@ static int open_file(struct oci_layout *l, const char *name, struct oci_blob *b)
 	if (fstat(b->fd, &st) < 0)
 		return ret_nerrno();
 	b->there = (uint64_t)st.st_size;
-	return S_ISREG(st.st_mode)
-		       ? 0
-		       : diag_set(l->diag, -EBADMSG,
-				  "the image is damaged: %.100s in it is no file", name);
+	return S_ISREG(st.st_mode) ? 0
+				   : diag_set(l->diag, -EBADMSG,
+					      "the image is damaged: %s in it is no file", name);
 }
 
 /* ---- blobs ---- */

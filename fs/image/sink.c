@@ -15,11 +15,11 @@ int sink_fail(struct sink *k, int r, const char *what, const char *path)
 	if (r == -ENOSPC || r == -EDQUOT)
 		return diag_set(
 			k->o.diag, r,
-			"%.200s does not fit: %s; rattan gc --shrink, another disk or --limit disk=N make room",
+			"%s does not fit: %s; rattan gc --shrink, another disk or --limit disk=N make room",
 			path,
 			r == -ENOSPC ? "the store's disk is full"
 				     : "the limit of this import, or a quota, is reached");
-	return diag_set(k->o.diag, r, "%s %.200s: %s", what, path, err_text(r));
+	return diag_set(k->o.diag, r, "%s %s: %s", what, path, err_text(r));
 }
 
 int sink_open(const struct sink_opts *o, struct sink **ret)
@@ -185,8 +185,8 @@ static int put_link(struct sink *k, store_ino dir, const struct sink_place *p,
 		ovl_forget(k->ovl, src.ino, 1);
 	if (r == -ENOENT || r == -EPERM)
 		return diag_set(k->o.diag, -EBADMSG,
-				"%.200s is a hard link to %.200s, which is not there before it",
-				e->path, e->hardlink);
+				"%s is a hard link to %s, which is not there before it", e->path,
+				e->hardlink);
 	return r < 0 ? sink_fail(k, r, "cannot link", e->path) : 0;
 }
 
@@ -233,7 +233,7 @@ int sink_put(struct sink *k, const struct sink_entry *e, store_ino *ret_ino)
 	if (k->o.stop && k->o.stop(k->o.arg))
 		return diag_set(k->o.diag, -ECANCELED, "stopped");
 	if (!e->hardlink && !kind_ok(e->st.st_mode))
-		return diag_set(k->o.diag, -EBADMSG, "%.200s is of no kind that a file can have",
+		return diag_set(k->o.diag, -EBADMSG, "%s is of no kind that a file can have",
 				e->path);
 	r = sink_split(k, e->path, &p);
 	if (r < 0)

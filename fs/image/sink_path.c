@@ -33,10 +33,10 @@ static int name_ok(struct sink *k, const char *path, const char *name, size_t le
 {
 	if (len == 2 && name[0] == '.' && name[1] == '.')
 		return diag_set(k->o.diag, -EBADMSG,
-				"%.200s leads upwards; nothing of the archive was imported", path);
+				"%s leads upwards; nothing of the archive was imported", path);
 	if (len > STORE_NAME_MAX)
-		return diag_set(k->o.diag, -ENAMETOOLONG,
-				"a name in %.200s is longer than %d bytes", path, STORE_NAME_MAX);
+		return diag_set(k->o.diag, -ENAMETOOLONG, "a name in %s is longer than %d bytes",
+				path, STORE_NAME_MAX);
 	return 0;
 }
 
@@ -127,7 +127,7 @@ static int step(struct sink *k, store_ino dir, const char *name, bool make, cons
 		return make ? make_missing(k, dir, name, ret) : -ENOENT;
 	if (S_ISDIR(ret->attr.st.st_mode))
 		return 0;
-	r = diag_set(k->o.diag, -EBADMSG, "%.200s leads through %s, which is %s", path, name,
+	r = diag_set(k->o.diag, -EBADMSG, "%s leads through %s, which is %s", path, name,
 		     S_ISLNK(ret->attr.st.st_mode) ? "a symbolic link; links are not followed"
 						   : "no directory");
 	ovl_forget(k->ovl, ret->ino, 1);

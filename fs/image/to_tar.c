@@ -41,7 +41,7 @@ static int bad(struct writing *w, const char *path)
 	if (w->failed)
 		return diag_set(w->diag, w->failed, "cannot write the archive: %s",
 				err_text(w->failed));
-	return diag_set(w->diag, -EIO, "cannot write %.200s into the archive: %.200s", path,
+	return diag_set(w->diag, -EIO, "cannot write %s into the archive: %s", path,
 			archive_error_string(w->a));
 }
 
@@ -170,7 +170,7 @@ static int enter(void *arg, struct ovl *o, const struct tree_entry *t)
 	}
 	if (w->layer && !strncmp(t->name, WHITEOUT, strlen(WHITEOUT)))
 		return diag_set(w->diag, -EOPNOTSUPP,
-				"/%.300s cannot be in an OCI image: there a name that begins with "
+				"/%s cannot be in an OCI image: there a name that begins with "
 				".wh. hides another one",
 				t->path);
 	put_stat(w, t);
@@ -187,7 +187,7 @@ static int enter(void *arg, struct ovl *o, const struct tree_entry *t)
 		if (r == 0)
 			r = fill_to(w, (uint64_t)t->st->st_size);
 	}
-	return r < 0 ? diag_set(w->diag, r, "cannot export %.300s: %s", t->path, err_text(r)) : 0;
+	return r < 0 ? diag_set(w->diag, r, "cannot export %s: %s", t->path, err_text(r)) : 0;
 }
 
 /* A whiteout: an empty file whose name says what is hidden. */

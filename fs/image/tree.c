@@ -35,7 +35,7 @@ struct walk {
 
 static int fail(struct walk *w, int r)
 {
-	return diag_set(w->diag, r, "cannot read /%.300s: %s%s",
+	return diag_set(w->diag, r, "cannot read /%s: %s%s",
 			w->path.data ? (const char *)w->path.data : "", err_text(r),
 			r == -EIO ? "; rattan fsck tells whether the store is damaged" : "");
 }

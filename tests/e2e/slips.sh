@@ -19,6 +19,11 @@ mkdir gone && cd gone && rmdir ../gone
 says 'the current directory is gone' 2 rt run --overlay-cwd -- ls
 cd ..
 
+# A path that is longer than a sentence loses its middle, and the sentence no end.
+long=/tmp$(printf '/%0100d' {1..30})
+says '^rattan: cannot write to /tmp/0[0-9/]*\.\.\.[0-9/]*30/name: No such file or directory$' 3 rt export dir base "$long/name"
+says "^rattan: run: '/tmp/0.*0030' is not NAME=VALUE$" 2 rt run -E "$long" -- true
+
 must rt run -e x -c 'echo 1 > one'
 must rt commit -e x -m one
 must rt run -e x -c 'echo 2 > two'
