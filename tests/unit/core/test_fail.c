@@ -4,7 +4,7 @@
  * the error is the right one and the tree is as if nothing had been asked, or the operation succeeds
  * and is complete; with memory again it succeeds, and a flush and a reopening show the same. With a
  * journal, a crash after it does, too: or the journal says that something is missing, until the next flush.
- * test_core_fail [PART-OF-AN-OPERATION'S-NAME [STEP]]: every STEP-th call, 1 is all of them
+ * test_core_fail [PART-OF-AN-OPERATION'S-NAME [STEP]]: every STEP-th call, 1 is all of them; else every 32nd, with RATTAN_LONG every fourth
  */
 #include "tests/lib/sanitizer.h"
 #include "tests/unit/core/fail/fail.h"
@@ -182,7 +182,10 @@ int main(int argc, char **argv)
 {
 	const char *only = argc > 1 && *argv[1] ? argv[1] : NULL;
 	/* TSan looks at the flusher and the housekeeper beside it, for which any calls will do, and takes ten times as long. */
-	long step = argc > 2 ? strtol(argv[2], NULL, 10) : UNDER_TSAN ? 64 : 8;
+	long step = argc > 2                ? strtol(argv[2], NULL, 10)
+		    : UNDER_TSAN            ? 256
+		    : getenv("RATTAN_LONG") ? 4
+					    : 32;
 	struct rig g;
 
 	if (access("/dev/shm", W_OK) == 0)

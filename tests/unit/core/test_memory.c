@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "base/io.h"
+#include "tests/lib/sanitizer.h"
 #include "tests/unit/core/ovl_fixture.h"
 
 #define PER_DIR 1000
@@ -275,7 +276,10 @@ static void test_no_prune(void)
 int main(int argc, char **argv)
 {
 	const char *env = getenv("RATTAN_LONG");
-	unsigned files = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : env ? 1000000 : 50000;
+	unsigned files = argc > 1     ? (unsigned)strtoul(argv[1], NULL, 10)
+			 : env        ? 1000000
+			 : UNDER_TSAN ? 10000
+				      : 50000;
 
 	test_forget(files);
 	test_prune(files < 20000 ? files : 20000);

@@ -12,6 +12,7 @@
 #include <sys/xattr.h>
 #include <time.h>
 
+#include "tests/lib/sanitizer.h"
 #include "tests/unit/core/model/model.h"
 
 #define WALK_STEPS 20000
@@ -213,7 +214,10 @@ int main(int argc, char **argv)
 		snprintf(disk, sizeof(disk), "%s", tmp);
 	seed = number("RATTAN_MODEL_SEED", argc > 1 && !far ? argv[1] : NULL,
 		      (uint64_t)time(NULL) % 1000000);
-	left = number("RATTAN_MODEL_STEPS", argc > 2 ? argv[2] : NULL, far ? 2000000 : 8000);
+	left = number("RATTAN_MODEL_STEPS", argc > 2 ? argv[2] : NULL,
+		      far          ? 2000000
+		      : UNDER_TSAN ? 2000
+				   : 4000);
 	for (unsigned i = 0; left > 0 && !failed; i++) {
 		r.host = argc > 3 ? strtol(argv[3], NULL, 10) : i % 2;
 		r.seed = seed + i;

@@ -10,6 +10,7 @@
  */
 #include <time.h>
 
+#include "tests/lib/sanitizer.h"
 #include "tests/unit/core/ovl_fixture.h"
 #include "tests/unit/core/power_check.h"
 #include "tests/unit/core/power_fx.h"
@@ -153,7 +154,10 @@ int main(int argc, char **argv)
 {
 	char dir[PATH_MAX];
 	const char *tmp = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-	size_t images = argc > 1 ? strtoul(argv[1], NULL, 10) : 60;
+	size_t images = argc > 1                ? strtoul(argv[1], NULL, 10)
+			: UNDER_TSAN            ? 16
+			: getenv("RATTAN_LONG") ? 200
+						: 40;
 	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
 
 	(void)snprintf(dir, sizeof(dir), "%s/rattan-power-XXXXXX", tmp);

@@ -433,16 +433,17 @@ int main(int argc, char **argv)
 		 .fault = POWER_FAULT_META, .err = EIO, .says = -EIO},
 	};
 	bool far = getenv("RATTAN_LONG") != NULL;
-	long step = argc > 1 ? strtol(argv[1], NULL, 10) : far ? 1 : 41;
+	long step = argc > 1 ? strtol(argv[1], NULL, 10) : far ? 1 : 82;
 
 	if (access("/dev/shm", W_OK) == 0)
 		(void)setenv("TMPDIR", "/dev/shm", 1);
 	if (power_record("/nowhere", NULL) < 0)
 		tap_fatal("record");
 	for (size_t i = 0; i < ARRAY_SIZE(ways); i++)
-		walk(&ways[i], (long)i % step, step);
+		/* Of allocations there are few, too. */
+		walk(&ways[i], (long)i % step, ways[i].what == FAIL_MEMORY ? step / 8 + 1 : step);
 	for (size_t i = 0; i < ARRAY_SIZE(disk); i++)
-		walk(&disk[i], 0, step > 1 ? 3 : 1);
+		walk(&disk[i], 0, step > 1 ? 5 : 1);
 	walk_killed(step / 2, step);
 	return tap_done();
 }

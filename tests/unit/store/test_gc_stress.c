@@ -710,7 +710,7 @@ static void make_fast_dir(char path[static 64])
 int main(int argc, char **argv)
 {
 	const char *is_long = getenv("RATTAN_LONG");
-	int rounds = is_long && *is_long ? 400 : 12;
+	int rounds = is_long && *is_long ? 400 : 8;
 	unsigned seed = (unsigned)getpid();
 	char dir[64];
 	struct store *s;
