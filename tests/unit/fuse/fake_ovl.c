@@ -176,7 +176,7 @@ int ovl_readdir(struct ovl *o, store_ino dir, uint64_t cookie, bool plus,
 {
 	uint64_t n = atomic_load(&o->many) ? 5000 : 8;
 	struct ovl_entry e;
-	char name[16];
+	char name[24];
 
 	(void)dir;
 	for (uint64_t i = cookie; i < n + 2; i++) {
