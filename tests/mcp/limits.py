@@ -126,8 +126,10 @@ def main():
     quiet = answers(s, 2)
     bound = max(10.0, 30 * quiet)
     for name, (command, want, look) in HOGS.items():
-        s.call("shell_run", ok=False, command=command, timeout=4, run_in_background=True)
-        t = answers(s, 5)
+        # Who is to meet a limit that the disk is needed for gets longer.
+        seconds = 4 if want else 2
+        s.call("shell_run", ok=False, command=command, timeout=seconds, run_in_background=True)
+        t = answers(s, seconds + 1)
         ok(t < bound, f"{name}: the server answers within {bound:.1f} s", f"{t:.1f} s, {quiet:.2f} s at rest")
         ok(wait_none() == 0, f"{name}: nothing is left", f"{marked()} processes")
         if look:
