@@ -45,6 +45,8 @@ USER = "rattan-test"
 PACKAGES = ("tests/mcp", "tests/mcp/real")  # what npm installs; the second, clients of a gigabyte, for --long
 RESULTS = {"pass": 0, "fail": 0, "skip": 0}
 FAILED = []  # names, each with the lines that tell why
+# Of the tests, most of which wait more than they compute.
+AT_ONCE = (os.cpu_count() or 1) + 1
 LOCK = threading.Lock()  # RESULTS, FAILED, what is printed
 
 
@@ -63,8 +65,9 @@ def run(cmd, **kw):
     return subprocess.run(cmd, text=True, errors="replace", **kw)
 
 
-def build(name, *options, targets=(), cc=None):
-    d = ROOT / f"build-{name}"
+def build(name, *options, cc=None, beside=False):
+    """@beside: tests are running meanwhile, and go first."""
+    d, started = ROOT / f"build-{name}", time.monotonic()
     if not (d / "build.ninja").exists():
         r = run(["meson", "setup", str(d), str(ROOT), *options], capture_output=True,
                 env=dict(os.environ, **({"CC": cc} if cc else {})))
@@ -72,12 +75,12 @@ def build(name, *options, targets=(), cc=None):
             print(r.stdout[-3000:], r.stderr[-2000:])
             say("fail", f"setup {name}")
             return None
-    r = run(["ninja", "-C", str(d), *targets], capture_output=True)
+    r = run([*(["nice", "-n", "10"] if beside else []), "ninja", "-C", str(d)], capture_output=True)
     if r.returncode:
         print(r.stdout[-6000:])
         say("fail", f"build {name}", "does not build")
         return None
-    say("pass", f"build {name}")
+    say("pass", f"build {name}", "", time.monotonic() - started)
     return d
 
 
@@ -104,7 +107,7 @@ def bad_taps(one):
 
 def unit(d, name, far, env=None):
     """All tests that meson knows of, one result each."""
-    t = ["meson", "test", "-C", str(d), "--no-rebuild", "--print-errorlogs", "-t", "100" if far else "4"]
+    t = ["meson", "test", "-C", str(d), "--no-rebuild", "--print-errorlogs", "-t", "100" if far else "4", "--num-processes", str(AT_ONCE)]
     if name != "plain":
         t += ["--no-suite", "lint"]
     if name == "tsan":
@@ -272,9 +275,9 @@ class Bed:
             return (e.stdout or b"").decode(errors="replace")
 
     def run(self, tests):
-        """Two at a time, for most of them wait more than they compute; the longest first, so that none is left over."""
+        """The longest first, so that none is left over."""
         tests = sorted(tests, key=lambda p: -int(header(p).get("timeout", 120)))
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        with concurrent.futures.ThreadPoolExecutor(min(AT_ONCE, 4)) as pool:
             list(pool.map(self.test, [p for p in tests if "alone" not in header(p)]))
         for p in tests:
             if "alone" in header(p):
@@ -323,16 +326,19 @@ def main():
 
     plain = build("test", "--werror")
     if not o.only:
-        if plain:
-            unit(plain, "plain", o.long)
-        if not o.no_sanitizers:
-            asan = build("asan", "-Db_sanitize=address,undefined", "-Db_lundef=false", "--buildtype=debugoptimized")
-            if asan:
-                unit(asan, "asan", o.long, {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "halt_on_error=1"})
-            # clang's: gcc 12's does not see that descriptors received by a joined thread are handed over
-            tsan = build("tsan", "-Db_sanitize=thread", "-Db_lundef=false", "--buildtype=debugoptimized", cc="clang")
-            if tsan:
-                unit(tsan, "tsan", o.long, {"TSAN_OPTIONS": "halt_on_error=1"})
+        # The sanitizers' builds one after the other, and each beside the tests of the one before it.
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            asan = tsan = None
+            if not o.no_sanitizers:
+                asan = pool.submit(build, "asan", "-Db_sanitize=address,undefined", "-Db_lundef=false", "--buildtype=debugoptimized", beside=True)
+                # clang's: gcc 12's does not see that descriptors received by a joined thread are handed over
+                tsan = pool.submit(build, "tsan", "-Db_sanitize=thread", "-Db_lundef=false", "--buildtype=debugoptimized", cc="clang", beside=True)
+            if plain:
+                unit(plain, "plain", o.long)
+            if asan and asan.result():
+                unit(asan.result(), "asan", o.long, {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "halt_on_error=1"})
+            if tsan and tsan.result():
+                unit(tsan.result(), "tsan", o.long, {"TSAN_OPTIONS": "halt_on_error=1"})
     if plain:
         for folder in PACKAGES if o.long else PACKAGES[:1]:
             npm(folder)
