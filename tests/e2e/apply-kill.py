@@ -15,7 +15,7 @@ import applylib
 from lib import LONG, check, done, here, rattan
 
 SEED = int(os.environ.get("RATTAN_SEED", time.time_ns() % 10**9))
-ROUNDS = 200 if LONG else 25
+ROUNDS = 200 if LONG else 12
 rng = random.Random(SEED)
 host, env = f"{here}/project", "killed"
 SRC = open(applylib.__file__).read()

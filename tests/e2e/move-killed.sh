@@ -32,7 +32,7 @@ while time.monotonic() < end:
         break
 P
 
-rounds=30
+rounds=16
 [ -z "${RATTAN_LONG:-}" ] || rounds=400
 moved=0
 died=0
