@@ -88,6 +88,18 @@ dpkg-query -W -f '${db:Status-Status} ${Package}\n' | sort; dpkg --audit; find /
             "/etc/apt/apt.conf.d/90rattan", "/etc/apt/sources.list", "1704067200"]
     check(sorted(r.stdout.splitlines()) == sorted(want), "what is in it", r.stdout + r.stderr)
     rt("env", "rm", "s", "--force")
+    if "debootstrap" in TOOLS:
+        ids = []
+        for again in (), ("--replace",):
+            r = rt("bootstrap", "debian", "other", *to[:-1], "debootstrap", *key, "--include", "more", "--json", *again)
+            check(r.returncode == 0, "a base by debootstrap", r.stderr[-800:])
+            ids.append(json.loads(r.stdout)["id"] if r.returncode == 0 else None)
+            nothing_left(["other", "small"] if r.returncode == 0 else ["small"])
+        check(ids[0] and ids[0] == ids[1], "debootstrap: the same packages give the same id", ids)
+        r = rt("run", "--base", "other", "-e", "s", "--provision", "-c", "stat -c '%u:%g %a' /usr/share/more/file; dpkg --audit; dpkg-query -W more; ls -d /debootstrap")
+        check(r.stdout == "7:8 2711\nmore\t1\n", "what is in it", r.stdout + r.stderr)
+        rt("env", "rm", "s", "--force")
+        rt("base", "rm", "other")
 
     print("== stopped")
     held = threading.Event()
@@ -101,6 +113,21 @@ dpkg-query -W -f '${db:Status-Status} ${Package}\n' | sort; dpkg --audit; find /
             nothing_left(["small"])
             left = [c for c in commands() if m.url in c or "slow.postinst" in c or here in c and "bootstrap." in c]
             check(not left, f"{what}: {sig.name}: no process is left", left)
+    for what, include, sign in (("fetching", "more", lambda p: any("more_1" in h for h in m.hits)), ("configuring", "slow", lambda p: b"Setting up slow" in p.said)):
+        m.hits.clear()
+        r = stopped(signal.SIGKILL, sign, "bootstrap", "debian", "killed", *to, *key, "--include", include, "-v")
+        check(r.returncode == -signal.SIGKILL, f"{what}: killed", r.returncode)
+        gone = all_gone(lambda: [c for c in commands() if m.url in c or "slow.postinst" in c])
+        check(not gone, f"{what}: no process of the killed is left", gone)
+        bases = [b["name"] for b in json.loads(rt("base", "list", "--json").stdout)]
+        check("killed" not in bases, f"{what}: no half base has the name", bases)
+        for b in bases:
+            if b.startswith("bootstrap."):
+                says(0, "", "base", "rm", b)
+        for e in json.loads(rt("env", "list", "--json").stdout):
+            if e["name"].startswith("bootstrap."):
+                says(0, "", "env", "rm", e["name"], "--force")
+        nothing_left(["small"])
     held.set()
     r = rt("fsck")
     check(r.returncode == 0, "the store is whole", (r.stdout + r.stderr)[-400:])
@@ -114,6 +141,14 @@ def commands():
                 yield open(f"/proc/{p}/cmdline", "rb").read().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             pass
+
+
+def all_gone(look):
+    """What is left a while after."""
+    until = time.monotonic() + 60
+    while (there := look()) and time.monotonic() < until:
+        time.sleep(0.1)
+    return there
 
 
 def stopped(sig, sign, *args):

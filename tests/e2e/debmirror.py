@@ -13,7 +13,7 @@ import threading
 ARCH = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True).stdout.strip()
 PROGRAMS = ["sh", "bash", "cat", "chmod", "chown", "cp", "date", "dpkg", "dpkg-deb", "dpkg-divert", "dpkg-query", "dpkg-split", "dpkg-trigger", "dpkg-statoverride", "diff",
             "expr", "find", "grep", "gzip", "head", "id", "install", "ldconfig", "ln", "ls", "mkdir", "mknod", "mktemp", "mv", "perl", "readlink", "rm", "rmdir", "sed", "sleep", "sort",
-            "start-stop-daemon", "stat", "tar", "touch", "tr", "true", "uname", "wc", "xz", "chroot", "env", "basename", "dirname", "cut", "uniq", "sha256sum", "test", "tee", "awk", "mount", "umount", "false", "seq", "printf", "echo"]
+            "start-stop-daemon", "stat", "tar", "touch", "tr", "true", "uname", "wc", "xz", "chroot", "env", "basename", "dirname", "cut", "uniq", "sha256sum", "test", "tee", "awk", "mount", "umount", "false", "seq", "printf", "echo", "sync"]
 # debootstrap asks for these by name.
 NAMED = ["base-passwd", "dpkg", "libc6", "perl-base", "mawk", "debconf", "usr-is-merged"]
 
