@@ -366,9 +366,10 @@ static int run(int argc, char **argv)
 		{"allow-local-binding", 0, CLI_FLAG, &a.local, NULL,
 		 "debian: the mirror may be on this machine's loopback"},
 		{"archive", 0, CLI_TEXT, &plan.archive, "FILE",
-		 "arch: the official bootstrap archive (.tar.zst, .tar.gz)"},
+		 "arch: the official bootstrap archive (.tar.zst, .tar.gz): a file, or a mirror's https://"},
 		{"sha256", 0, CLI_TEXT, &plan.sha256, "HEX", "arch: its digest"},
-		{"signature", 0, CLI_TEXT, &plan.signature, "FILE", "arch: its detached signature"},
+		{"signature", 0, CLI_TEXT, &plan.signature, "FILE",
+		 "arch: its detached signature; of a mirror's archive: .sig beside it"},
 		{"keyring", 0, CLI_TEXT, &a.keyring, "FILE",
 		 "of those who may have signed; default: the host's own of the distribution"},
 		{"config", 0, CLI_TEXT, &a.config, "FILE",
@@ -398,7 +399,7 @@ const struct cli_command cmd_bootstrap = {
 		"names that mirror. The same packages by the same tool give the same id; SOURCE_DATE_EPOCH, or else\n"
 		"the date of the mirror's release, is the latest time in it.\n\n"
 		"arch: the bootstrap archive, which has to be what --sha256 says, or signed by somebody of\n"
-		"--keyring, or both. In it pacman is set up, a user 1000 and the mirror list are made, and the\n"
+		"--keyring, or both; curl or wget of this host fetches it from a mirror. In it pacman is set up, a user 1000 and the mirror list are made, and the\n"
 		"packages and directories of --config are put; the network is the mirrors alone.\n\n"
 		"What fails leaves nothing. run --base NAME@ID demands that the base is what was made.\n\n"
 		"A --config:\n"

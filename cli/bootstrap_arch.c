@@ -145,32 +145,114 @@ static int finish(struct boot *b, const char *start)
 	return r == -1 ? boot_seal(b, fd) : r;
 }
 
-static int unpack(struct boot *b, const struct bootstrap_plan *p)
+/* ---- the archive ---- */
+
+#define MISSING 41
+
+static const char fetch_script[] =
+	"if command -v curl > /dev/null; then exec curl -fsSL --retry 2 -- \"$1\"; fi\n"
+	"if command -v wget > /dev/null; then exec wget -nv -O - -- \"$1\"; fi\n"
+	"exit 41\n";
+
+/* What a mirror has, or a file of this machine as it is. */
+struct fetched {
+	int fd;           /* -1: a file */
+	const char *path; /* of either, for programs of ours too */
+	char own[48];
+};
+
+/* Its host is all that is reached, by programs of this machine that are confined as every command. */
+static int fetch(struct boot *b, const char *from, const char *const *own, struct fetched *f)
+{
+	struct pacman_mirror m;
+	struct diag diag = {0};
+	int r;
+
+	f->path = from;
+	if (!bootstrap_is_url(from))
+		return -1;
+	r = pacman_check_mirror(from, own, &m, &diag);
+	if (r == 0)
+		r = net_allow(&b->net, m.host, &diag);
+	if (r == 0 && (f->fd = open("/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)) < 0)
+		r = diag_set(&diag, ret_nerrno(), "a temporary file in /var/tmp: %s",
+			     err_text(errno));
+	if (r < 0)
+		return cli_fail_errno(r, &diag, "bootstrap");
+	b->net.local |= m.local;
+	(void)snprintf(f->own, sizeof(f->own), "/proc/%d/fd/%d", (int)getpid(), f->fd);
+	f->path = f->own;
+	if (!b->nenvs)
+		boot_env(b);
+	r = boot_run(b, &(struct boot_step){.base = "host",
+					    .what = "fetching",
+					    .script = fetch_script,
+					    .words = (const char *const[]){from, NULL},
+					    .online = true,
+					    .out_fd = f->fd,
+					    .not_there = MISSING});
+	/* what follows has hosts of its own */
+	net_rules_release(&b->net);
+	b->net = (struct net_rules){.local = b->args->local};
+	return r != -2 ? r
+		       : cli_fail(
+				 CLI_FAILED,
+				 "bootstrap: there is no curl and no wget on this host to fetch %s "
+				 "with; install one, or fetch it and give --archive the file",
+				 from);
+}
+
+static int unpack(struct boot *b, const struct bootstrap_plan *p, const char *path)
 {
 	cleanup_fd int fd = -1;
 	struct diag diag = {0};
 	struct stat was;
-	int r = bootstrap_check(p, p->archive, &diag, &was, &fd);
+	int r = bootstrap_check(p, path, &diag, &was, &fd);
 
 	if (r < 0)
 		return cli_fail_errno(r, &diag, "bootstrap");
 	r = boot_import(b, fd, b->base, 1);
-	if (r == -1 && !bootstrap_same(p->archive, &was))
+	if (r == -1 && !bootstrap_same(path, &was))
 		r = cli_fail(CLI_FAILED,
-			     "bootstrap: the archive %.300s changed while it was read; nothing "
+			     "bootstrap: the archive %s changed while it was read; nothing "
 			     "came of it",
 			     p->archive);
 	return r;
 }
 
-static int make(struct boot *b, const struct bootstrap_plan *p, const char *const *own)
+/* An archive of a mirror whose maker nobody names has to be signed, and has its signature beside it. */
+static int take_archive(struct boot *b, struct bootstrap_plan *p, const char *const *own)
+{
+	struct fetched archive = {.fd = -1}, signature = {.fd = -1};
+	cleanup_free char *beside = NULL;
+	int r = fetch(b, p->archive, own, &archive);
+
+	if (r == -1 && !p->sha256 && !p->signature) {
+		if (asprintf(&beside, "%s.sig", p->archive) < 0)
+			beside = NULL;
+		p->signature = beside;
+		r = beside ? r : cli_fail_errno(-ENOMEM, NULL, "bootstrap");
+	}
+	if (r == -1 && p->signature) {
+		r = fetch(b, p->signature, own, &signature);
+		p->signature = signature.path;
+	}
+	if (r == -1)
+		r = unpack(b, p, archive.path);
+	p->signature = NULL;
+	cleanup_fdp(&archive.fd);
+	cleanup_fdp(&signature.fd);
+	return r;
+}
+
+static int make(struct boot *b, struct bootstrap_plan *p, const char *const *own)
 {
 	char start[24];
 	int r;
 
 	/* Clocks of files are a little behind. */
 	(void)snprintf(start, sizeof(start), "%lld", (long long)time(NULL) - 2);
-	r = unpack(b, p);
+	r = take_archive(b, p, own);
 	if (r == -1) {
 		boot_env(b);
 		r = set_up(b, p, own);

@@ -43,8 +43,8 @@ static int sum(int fd, uint64_t size, EVP_MD_CTX *ctx, char ret[static 65], stru
 	return 0;
 }
 
-static int check_digest(const struct bootstrap_plan *p, const char *path, int fd,
-			const struct stat *st, struct diag *diag)
+static int check_digest(const struct bootstrap_plan *p, int fd, const struct stat *st,
+			struct diag *diag)
 {
 	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
 	char is[65] = "";
@@ -55,7 +55,7 @@ static int check_digest(const struct bootstrap_plan *p, const char *path, int fd
 		return diag_set(diag, -EBADMSG,
 				"%s is not the archive that was meant: its SHA-256 is %s, and "
 				"not %s",
-				path, is, p->sha256);
+				p->archive, is, p->sha256);
 	return r;
 }
 
@@ -87,7 +87,7 @@ static int check_signature(const struct bootstrap_plan *p, const char *path, str
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return 0;
 	line = strstr((const char *)said.data, "BAD signature");
-	return diag_set(diag, -EBADMSG, "the signature of %s does not hold: %s", path,
+	return diag_set(diag, -EBADMSG, "the signature of %s does not hold: %s", p->archive,
 			line ? "it was made for other bytes" : program_last_line(&said));
 }
 
@@ -103,7 +103,7 @@ int bootstrap_check(const struct bootstrap_plan *p, const char *path, struct dia
 	if (!S_ISREG(ret->st_mode))
 		return diag_set(diag, -EINVAL, "the archive %s is no file: it is read twice", path);
 	if (p->sha256)
-		r = check_digest(p, path, fd, ret, diag);
+		r = check_digest(p, fd, ret, diag);
 	if (r == 0 && p->signature)
 		r = check_signature(p, path, diag);
 	if (r == 0 && !bootstrap_same(path, ret))

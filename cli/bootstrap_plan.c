@@ -10,6 +10,11 @@
 
 #define CONFIG_MAX (1u << 20)
 
+bool bootstrap_is_url(const char *archive)
+{
+	return !strncmp(archive, "https://", 8) || !strncmp(archive, "http://", 7);
+}
+
 void bootstrap_plan_release(struct bootstrap_plan *p)
 {
 	cJSON_Delete(p->config);
@@ -140,7 +145,7 @@ int bootstrap_plan_load(struct bootstrap_plan *p, const char *config, const char
 	if (r == 0 && !p->archive)
 		r = diag_set(diag, -EINVAL,
 			     "an archive is needed: --archive archlinux-bootstrap-x86_64.tar.zst");
-	if (r == 0 && !p->sha256 && !p->signature)
+	if (r == 0 && !p->sha256 && !p->signature && !bootstrap_is_url(p->archive))
 		r = diag_set(diag, -EINVAL,
 			     "who says that the archive is Arch's? --sha256 names its digest, "
 			     "--signature a file that archlinux-keyring has signed");

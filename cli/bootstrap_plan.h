@@ -13,10 +13,11 @@
 /* ---- bootstrap_plan.c: the command line and the file of --config, which has the same names ---- */
 
 struct bootstrap_plan {
-	const char *archive;   /* a path of this machine; required */
-	const char *sha256;    /* 64 hexadecimal digits; or */
-	const char *signature; /* a detached one, a path; one of the two is required */
-	const char *keyring;   /* of gpgv, that has made it; NULL: Arch's, of the host's package */
+	const char *archive; /* a path of this machine, or where a mirror has it; required */
+	const char *sha256;  /* 64 hexadecimal digits; or */
+	const char *
+		signature; /* a detached one, as archive; one of the two is required, but for an archive of a mirror, which has it beside it */
+	const char *keyring; /* of gpgv, that has made it; NULL: Arch's, of the host's package */
 	const cJSON *mirrors, *packages, *directories; /* arrays that are checked; NULL: none */
 	bool refresh;  /* all packages of the archive are brought up to date, too */
 	cJSON *config; /* owns what the rest lends; NULL: there is none */
@@ -24,11 +25,13 @@ struct bootstrap_plan {
 /* What the command line says is there already, and wins. @own: the settings' mirrors. -EINVAL with a sentence. */
 int bootstrap_plan_load(struct bootstrap_plan *p, const char *config, const char *const *own,
 			struct diag *diag) MUST_USE;
+/* Of a mirror: "https://..." */
+bool bootstrap_is_url(const char *archive);
 void bootstrap_plan_release(struct bootstrap_plan *p);
 
 /* ---- bootstrap_check.c ---- */
 
-/* Is the file what was meant? Its SHA-256, and its signature, each where the plan names it. -EBADMSG it is not. *ret is what it was
+/* Is the file @path, which is p->archive or what was fetched from there, what was meant? Its SHA-256, and its signature, each where the plan names it. -EBADMSG it is not. *ret is what it was
  * then, for bootstrap_same(); *ret_fd, to read, is the caller's. */
 int bootstrap_check(const struct bootstrap_plan *p, const char *path, struct diag *diag,
 		    struct stat *ret, int *ret_fd) MUST_USE;

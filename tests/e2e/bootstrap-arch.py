@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tarfile
 import threading
@@ -133,6 +134,8 @@ with open("arch/pkglist.x86_64.txt", "w") as f:
     f.write("pacman\n")
 sh("tar --sort=name --owner=0 --group=0 --numeric-owner -I zstd -cf boot.tar.zst -C arch pkglist.x86_64.txt root.x86_64; gpg --batch --quiet --yes --detach-sign boot.tar.zst")
 digest = hashlib.sha256(open("boot.tar.zst", "rb").read()).hexdigest()
+os.makedirs("repo/iso")
+sh("for n in boot bad unsigned; do cp boot.tar.zst repo/iso/$n.tar.zst; done; for n in boot bad; do cp boot.tar.zst.sig repo/iso/$n.tar.zst.sig; done; printf x >> repo/iso/bad.tar.zst")
 os.makedirs("skel/deep")
 with open("skel/deep/f", "w") as f:
     f.write("mine\n")
@@ -149,7 +152,13 @@ nothing = left()
 ok = plan("ok")
 for words, code, args in (
         ("or arch and a name", 2, ["arch"]), ("neither debian nor arch", 2, ["gentoo", "x"]), ("--mirror is for debian", 2, ["arch", "x", "--mirror", "http://x"]),
-        ("--archive is for arch", 2, ["debian", "x", "--archive", "x"]), ("an archive is needed", 2, ["arch", "x"]), ("who says that", 2, ["arch", "x", "--archive", "boot.tar.zst"]),
+        ("--archive is for arch", 2, ["debian", "x", "--archive", "x"]), ("an archive is needed", 2, ["arch", "x"]),
+        ("is refused", 2, ["arch", "x", "--archive", "https://evil.example.com/a.tar.zst"]),
+        ("fetching failed", 1, ["arch", "x", "--archive", f"{mirror}/iso/none.tar.zst", "--sha256", "0" * 64]),
+        ("fetching failed", 1, ["arch", "x", "--archive", f"{mirror}/iso/unsigned.tar.zst", "--keyring", f"{here}/signer.gpg"]),
+        ("not the archive that was meant", 1, ["arch", "x", "--archive", f"{mirror}/iso/boot.tar.zst", "--sha256", "0" * 64]),
+        ("iso/bad.tar.zst does not hold: it was made for other bytes", 1, ["arch", "x", "--archive", f"{mirror}/iso/bad.tar.zst", "--keyring", f"{here}/signer.gpg"]),
+        ("who says that", 2, ["arch", "x", "--archive", "boot.tar.zst"]),
         ("is no SHA-256", 2, ["arch", "x", "--archive", "boot.tar.zst", "--sha256", "12"]),
         ("not the archive that was meant", 1, ["arch", "x", "--archive", "boot.tar.zst", "--sha256", "0" * 64]),
         ("cannot open the archive", 3, ["arch", "x", "--archive", "none.tar.zst", "--sha256", "0" * 64]),
@@ -207,6 +216,36 @@ def tree(name):
 one, two = tree("arch"), tree("again")
 check(one == two and len(one) > 100, "made again it is the same", {n for n in one if one[n] != two.get(n)})
 
+print("== stopped")
+package("slow-rattan", "1.0", "slow; sleep 600")
+publish()
+for sig in signal.SIGINT, signal.SIGTERM, signal.SIGKILL:
+    before = left()
+    p = subprocess.Popen([rattan, "bootstrap", "arch", "x", *plan("slow", packages=["slow-rattan"]), "-v"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said = ""
+    for line in p.stdout:
+        said += line
+        if "installing slow-rattan" in line:
+            p.send_signal(sig)
+    check(p.wait() == (-sig if sig == signal.SIGKILL else 128 + sig), f"{sig.name} ends it", (p.returncode, said[-500:]))
+    until = time.monotonic() + 60
+    while subprocess.run(["pgrep", "-u", str(os.getuid()), "-f", "slee[p] 600$"], capture_output=True).returncode == 0 and time.monotonic() < until:
+        time.sleep(0.1)
+    check(time.monotonic() < until, f"{sig.name}: no process is left")
+    if sig == signal.SIGKILL:
+        check("x" not in left()[0], "no half base has the name", left())
+        for n in left()[0]:
+            if n.startswith("bootstrap."):
+                says(0, "", "base", "rm", n)
+        for n in left()[1]:
+            if n.startswith("bootstrap."):
+                says(0, "", "env", "rm", n, "--force")
+    check(left() == before, f"{sig.name}: nothing is left", left())
+r = rt("fsck")
+check(r.returncode == 0, "the store is whole", r.stdout + r.stderr)
+sh("rm repo/core/os/x86_64/slow-rattan*")
+publish()
+
 print("== without packages it is the same again")
 ids = set()
 for n in "one", "two":
@@ -214,6 +253,15 @@ for n in "one", "two":
     says(0, "is", "bootstrap", "arch", n, *plan("plain", packages=[], mirrors=[]))
     ids.add(next(b["id"] for b in json.loads(rt("base", "list", "--json").stdout) if b["name"] == n))
 check(len(ids) == 1, "the same id", ids)
+print("== from a mirror")
+before = left()
+for n, more in ("digest", {"sha256": digest}), ("signed", {"sha256": None}), ("both", {"signature": f"{mirror}/iso/boot.tar.zst.sig"}):
+    config = {k: v for k, v in dict(json.load(open("plain.json")), archive=f"{mirror}/iso/boot.tar.zst", **more).items() if v}
+    json.dump(config, open("web.json", "w"))
+    says(0, "is", "bootstrap", "arch", n, "--config", "web.json", "--keyring", f"{here}/signer.gpg")
+    ids.add(next(b["id"] for b in json.loads(rt("base", "list", "--json").stdout) if b["name"] == n))
+check(len(ids) == 1, "the same id as of the file", ids)
+check(left()[1:] == before[1:], "nothing beside the bases", left())
 
 print("== the tools")
 sh(f"mkdir -p bare; cp -r {top}/usr bare/; rm bare/usr/bin/pacman; ln -s usr/bin bare/bin; for d in lib lib64; do [ ! -e {top}/$d ] || cp -r {top}/$d bare/; done")
