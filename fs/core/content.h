@@ -63,6 +63,8 @@ bool content_spare(struct content *c);
  * the host's live and is not incomplete. */
 bool content_incomplete(const struct content *c);
 
+/* Has a read of the host's bytes had to wait for the disk since this was last asked? */
+bool content_waited(struct content *c);
 ssize_t content_read(struct content *c, uint64_t off, void *buf, size_t n) MUST_USE;
 ssize_t content_write(struct content *c, uint64_t off, const void *buf, size_t n) MUST_USE;
 int content_truncate(struct content *c, uint64_t size) MUST_USE;

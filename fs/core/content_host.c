@@ -23,10 +23,20 @@ static enum hostsrc_be must_be(const struct content *c)
 ssize_t content_host_pread(struct content *c, uint64_t off, void *buf, size_t n)
 {
 	ssize_t got = -EIO;
+	bool waited = false;
 
 	if (c->host)
-		got = hostsrc_pread(c->host, c->rel, must_be(c), &c->host_id, off, buf, n);
+		got = hostsrc_pread_told(c->host, c->rel, must_be(c), &c->host_id, off, buf, n,
+					 &waited);
+	if (waited)
+		atomic_store_explicit(&c->waited, true, memory_order_relaxed);
 	return got < 0 && got != -ENOMEM ? -EIO : got;
+}
+
+bool content_waited(struct content *c)
+{
+	return atomic_load_explicit(&c->waited, memory_order_relaxed) &&
+	       atomic_exchange(&c->waited, false);
 }
 
 int64_t content_host_seek(struct content *c, int64_t off, int whence)

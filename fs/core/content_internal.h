@@ -206,6 +206,7 @@ struct content {
 	atomic_bool incomplete;
 	atomic_bool
 		lost; /* what was written to a part of a damaged block, and nobody was told yet */
+	atomic_bool waited; /* see content_waited() */
 	atomic_bool follow; /* pristine: the name counts, not the file that had it */
 };
 

@@ -126,6 +126,7 @@ static ssize_t io_error(ssize_t k)
 ssize_t ovl_read(struct ovl *o, store_ino ino, uint64_t off, void *buf, size_t n)
 {
 	ssize_t k = -EIO;
+	bool waited = false;
 
 	for (int tries = 0; tries < 3; tries++) {
 		struct held h;
@@ -136,10 +137,13 @@ ssize_t ovl_read(struct ovl *o, store_ino ino, uint64_t off, void *buf, size_t n
 			return r;
 		k = io_error(content_read(h.c->c, off, buf, n));
 		again = k == -EIO && host_reread(o, &h);
+		waited = content_waited(h.c->c);
 		file_drop(o, &h, false, NULL);
 		if (!again)
 			break;
 	}
+	if (waited)
+		host_ahead(o, ino);
 	return k;
 }
 

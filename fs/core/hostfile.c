@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 /* How long a cached descriptor is believed to be what its path names. A program that replaces a host
  * file by rename is seen after at most this time. */
 #define TRUST_NS (20 * 1000 * 1000LL)
+#define AHEAD    (128 << 10) /* bytes: what the kernel reads of a file at first */
 
 int hostfile_init(struct hostsrc *h, unsigned max)
 {
@@ -292,10 +294,26 @@ static bool id_equal(const struct hostsrc_id *a, const struct hostsrc_id *b)
 	       a->mtime.tv_sec == b->mtime.tv_sec && a->mtime.tv_nsec == b->mtime.tv_nsec;
 }
 
-static ssize_t read_checked(const struct host_file *f, const struct hostsrc_id *id, uint64_t off,
-			    void *buf, size_t n)
+/* What is in memory is read at once. Else the kernel has begun to read it when it says that it is not. */
+static ssize_t read_all(int fd, void *buf, size_t n, off_t off, bool *ret_waited)
 {
-	ssize_t got = off > INT64_MAX - n ? 0 : io_pread_full(f->fd, buf, n, (off_t)off);
+	struct iovec iov = {buf, n};
+	ssize_t got = preadv2(fd, &iov, 1, off, RWF_NOWAIT), more;
+
+	if (got < 0 && errno == EAGAIN)
+		*ret_waited = true;
+	if (got < 0) /* also of a file system that does not know the flag */
+		got = 0;
+	if ((size_t)got == n)
+		return got;
+	more = io_pread_full(fd, (uint8_t *)buf + got, n - (size_t)got, off + got);
+	return more < 0 ? more : got + more;
+}
+
+static ssize_t read_checked(const struct host_file *f, const struct hostsrc_id *id, uint64_t off,
+			    void *buf, size_t n, bool *ret_waited)
+{
+	ssize_t got = off > INT64_MAX - n ? 0 : read_all(f->fd, buf, n, (off_t)off, ret_waited);
 	struct hostsrc_id now;
 	struct stat st;
 
@@ -337,8 +355,27 @@ void hostsrc_forget(struct hostsrc *h, const char *rel, uint64_t dev, uint64_t i
 		file_forget(h, rel, dev, ino);
 }
 
+void hostsrc_ahead(int dir_fd, const char *name)
+{
+	int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	(void)posix_fadvise(fd, 0, AHEAD, POSIX_FADV_WILLNEED);
+	(void)close(fd);
+}
+
 ssize_t hostsrc_pread(struct hostsrc *h, const char *rel, enum hostsrc_be be,
 		      const struct hostsrc_id *id, uint64_t off, void *buf, size_t n)
+{
+	bool waited;
+
+	return hostsrc_pread_told(h, rel, be, id, off, buf, n, &waited);
+}
+
+ssize_t hostsrc_pread_told(struct hostsrc *h, const char *rel, enum hostsrc_be be,
+			   const struct hostsrc_id *id, uint64_t off, void *buf, size_t n,
+			   bool *ret_waited)
 {
 	struct host_file *f;
 	ssize_t got;
@@ -346,7 +383,7 @@ ssize_t hostsrc_pread(struct hostsrc *h, const char *rel, enum hostsrc_be be,
 
 	if (r < 0)
 		return r;
-	got = read_checked(f, be == HOSTSRC_SAME ? id : NULL, off, buf, n);
+	got = read_checked(f, be == HOSTSRC_SAME ? id : NULL, off, buf, n, ret_waited);
 	cache_put(h, f);
 	return got;
 }

@@ -90,6 +90,12 @@ int hostsrc_stat_held(struct hostsrc *h, const char *rel, const struct hostsrc_i
  * the read was not any more, what it must be. */
 ssize_t hostsrc_pread(struct hostsrc *h, const char *rel, enum hostsrc_be be,
 		      const struct hostsrc_id *id, uint64_t off, void *buf, size_t n) MUST_USE;
+/* The same. *@ret_waited becomes true when not even its first page was in memory. */
+ssize_t hostsrc_pread_told(struct hostsrc *h, const char *rel, enum hostsrc_be be,
+			   const struct hostsrc_id *id, uint64_t off, void *buf, size_t n,
+			   bool *ret_waited) MUST_USE;
+/* The beginning of a file of that directory is read from the disk, and nobody waits for it. */
+void hostsrc_ahead(int dir_fd, const char *name);
 int64_t hostsrc_seek(struct hostsrc *h, const char *rel, enum hostsrc_be be,
 		     const struct hostsrc_id *id, int64_t off, int whence) MUST_USE;
 ssize_t hostsrc_getxattr(struct hostsrc *h, const char *rel, const char *name, void *value,

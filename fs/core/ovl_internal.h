@@ -104,6 +104,9 @@ struct listing {
 	struct timespec host_mtime;
 	bool racy;       /* the host directory may change once more and keep its time */
 	int64_t checked; /* ms: when the host directory was last compared */
+	/* host_ahead.c: reads of its host files that waited for the disk; slots before this one were asked for. */
+	atomic_uint waited;
+	atomic_size_t ahead;
 };
 
 struct host_source {
@@ -573,6 +576,8 @@ int host_source_of(struct ovl *o, struct node *n, struct host_source **ret) MUST
 int host_stat_child(struct ovl *o, struct node *dir, const char *name, size_t len,
 		    struct stat *ret) MUST_USE;
 /* The same of many: *@fd, -1 at first and the caller's to close, is the directory's. */
+/* A read of the host file had to wait for the disk. Takes the lock, shared; reads no disk. */
+void host_ahead(struct ovl *o, store_ino ino);
 int host_stat_next(struct ovl *o, struct node *dir, int *fd, const char *name, size_t len,
 		   struct stat *ret) MUST_USE;
 /* The inode that shows the host file @name of @dir. */
