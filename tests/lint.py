@@ -150,6 +150,15 @@ for lib in libs:
         bad += [] if named.get(lib, lib) in arch else [f"packaging/arch/PKGBUILD has no {named.get(lib, lib)} in depends"]
 for dev in re.findall(r"\blib[\w-]+-dev\b", re.search(r"^build=\((.*?)\)$", (SRC / "scripts/deps").read_text(), re.M | re.S)[1]):
     bad += [] if dev == "libc6-dev" or dev in control else [f"packaging/debian/control has no {dev} in Build-Depends"]
+# Programs that some commands start where they are there: the packages suggest them, by their own names for them.
+suggested = {"skopeo": ("skopeo", "skopeo", "skopeo"), "gpgv": ("gpgv", "gnupg", "gnupg2"), "mmdebstrap": ("mmdebstrap", None, "mmdebstrap"),
+             "debootstrap": ("debootstrap", "debootstrap", "debootstrap"), "less": ("less", "less", "less"), "archlinux.gpg": ("archlinux-keyring", "archlinux-keyring", None)}
+started = "\n".join(p.read_text() for p in files("*.c") if rel(p).startswith("cli/"))
+optional = [re.findall(r"^Suggests: (.*)$", control, re.M), re.findall(r"'([\w-]+): [^']*'", pkgbuild), re.findall(r"^(?:Suggests|Recommends): +(.*)$", spec, re.M)]
+for program, names in suggested.items():
+    bad += [] if program in started else [f"tests/lint.py: no file of cli/ starts {program}"]
+    for name, where, file in zip(names, optional, ("debian/control", "arch/PKGBUILD", "rpm/rattan.spec")):
+        bad += [f"packaging/{file} does not suggest {name}"] if name and name not in re.findall(r"[\w-]+", " ".join(where)) else []
 version = re.search(r"version: '([^']+)'", (SRC / "meson.build").read_text())[1]
 for p, at in (("debian/changelog", f"rattan ({version})"), ("arch/PKGBUILD", f"pkgver={version}\n"), ("rpm/rattan.spec", f"Version:        {version}\n")):
     bad += [] if at in (SRC / "packaging" / p).read_text() else [f"packaging/{p} is not of version {version}"]
