@@ -166,16 +166,39 @@ int run_end(struct work *w, int base, int r, struct diag *diag)
 	return r;
 }
 
-/* What is left alone is not what the environment has seen, whatever is done to the directories above it. */
+/* What comes or goes with all that is in it. */
+static int places_that_change(const struct trail *t, struct paths *ret)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < t->steps.n; i++) {
+		const struct step *s = &t->steps.v[i];
+
+		if (s->op == STEP_OUT)
+			r = paths_add(ret, s->place);
+		else if (s->op == STEP_IN || s->op == STEP_SWAP)
+			r = paths_add(ret, s->path);
+	}
+	paths_seal(ret);
+	return r;
+}
+
+/* What is left alone is not what the environment has seen, whatever is done to the directories above it. What was not chosen, and
+ * nothing is done to, stays what it has seen: it can be chosen the next time. */
 static int note_conflicts(const struct plan *p, struct trail *t)
 {
 	static const struct ident nobodys = {.there = true};
-	int r = 0;
+	cleanup_paths struct paths changed = {0};
+	int r = places_that_change(t, &changed);
 
-	for (size_t i = 0; r == 0 && i < p->n; i++)
+	for (size_t i = 0; r == 0 && i < p->n; i++) {
+		const char *path = p->v[i].c->path;
+
 		if (p->v[i].verdict == APPLY_CONFLICT ||
-		    (!p->v[i].wanted && !known_find(p->known, p->v[i].c->path)))
-			r = trail_after_add(t, p->v[i].c->path, &nobodys);
+		    (!p->v[i].wanted && !known_find(p->known, path) &&
+		     paths_above(&changed, path, true)))
+			r = trail_after_add(t, path, &nobodys);
+	}
 	return r;
 }
 

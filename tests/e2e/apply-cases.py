@@ -189,4 +189,26 @@ check("somebody's\n" in both, "what somebody has put there is never lost", str(b
 links = [n for n in ("f", "d") for x in (p.host, f"{here}/links") if os.path.islink(f"{x}/{n}")]
 check(links == ["f", "d"], "nor are the links", str(links))
 check(not [n for n in os.listdir(p.host) if n.startswith(".rattan")], "nothing of ours is left", str(os.listdir(p.host)))
+
+# ---- one part first: what was not chosen can be chosen afterwards, also below a directory that was made anew ----
+p = Project("parts", {"d/1": "1\n", "d/2": "2\n", "d/s/3": "3\n", "e/1": "1\n", "gone": "g\n", "f": "f\n"})
+was = snapshot(p.host)
+p.sh("cd /workspace; rm -r d; mkdir d; echo n > d/new; echo 22 > d/2; echo more >> e/1; rm gone; mkdir gone; echo x > gone/x; echo F > f")
+for first in ["e"], ["*.none", "f"], ["d/new"]:
+    r = p.apply(*[w for w in first if w != "*.none"])
+    check(r.returncode == 0 and "conflict" not in r.stderr, f"{first} alone", r)
+    r = p.apply("--dry-run")
+    check(r.returncode == 0 and "conflict" not in r.stderr, f"{first} first: the rest is no conflict", r.stderr)
+    r = p.unapply()
+    check(r.returncode == 0 and not differ(was, snapshot(p.host)), f"{first} is taken back", (r, differ(was, snapshot(p.host))))
+    r = p.apply("--dry-run")
+    check(r.returncode == 0 and "D d/1\n" in r.stdout, f"{first} was taken back: all of it again, and no conflict", r)
+for first in ["e"], ["f"], []:
+    r = p.apply(*first)
+    check(r.returncode == 0, f"{first}", r)
+now = snapshot(p.host)
+check({n for n in now if now[n][0] != 0o040000} == {"d/new", "d/2", "e/1", "gone/x", "f"} and p.read("d/2") == b"22\n" and p.read("gone/x") == b"x\n", "part by part it is all there", now.keys())
+for _ in range(3):
+    p.unapply()
+check(not differ(was, snapshot(p.host)), "and part by part it goes back", differ(was, snapshot(p.host)))
 done()
