@@ -44,6 +44,20 @@ static int undo_out(struct work *w, const struct step *s)
 	return r < 0 ? r : mode_back(dir, name, s);
 }
 
+/* What came into the slot is what was meant. Between the look and the rename somebody may have put another one there: it goes back, by
+ * @flags, and the next time is another try. */
+static int is_ours(struct work *w, const struct ident *mine, const struct slot_name *slot, int dir,
+		   const char *name, unsigned flags)
+{
+	struct ident id;
+	int r = work_ident(w->stage, slot->s, &id);
+
+	if (r < 0 || same_file(&id, mine))
+		return r;
+	r = work_rename(w->stage, slot->s, dir, name, flags);
+	return r < 0 ? r : -ESTALE;
+}
+
 static int undo_in(struct work *w, const struct step *s)
 {
 	const struct ident *mine = s->moved ? &s->was : &s->now;
@@ -64,7 +78,9 @@ static int undo_in(struct work *w, const struct step *s)
 	if (!same_file(&id, mine)) /* it never came, or somebody has put another one in its place */
 		return 0;
 	r = work_loosen(dir, name, &id);
-	return r < 0 ? r : work_rename_at(dir, dir, name, w->stage, slot.s, RENAME_NOREPLACE);
+	if (r == 0)
+		r = work_rename_at(dir, dir, name, w->stage, slot.s, RENAME_NOREPLACE);
+	return r < 0 ? r : is_ours(w, mine, &slot, dir, name, RENAME_NOREPLACE);
 }
 
 static int undo_swap(struct work *w, const struct step *s)
@@ -75,8 +91,10 @@ static int undo_swap(struct work *w, const struct step *s)
 	cleanup_fd int dir = -1;
 	int r = work_ident(w->stage, slot.s, &there);
 
-	if (r < 0 || !same_file(&there, &s->was))
+	if (r < 0 || !there.there || same_file(&there, &s->now)) /* it never went, or is back */
 		return r;
+	if (!same_file(&there, &s->was)) /* somebody's, which shall not go with the stage */
+		return -ESTALE;
 	dir = below_parent(w->root, s->path, &name);
 	r = dir < 0 ? dir : work_ident(dir, name, &here);
 	if (r == 0 && !same_file(&here, &s->now))
@@ -85,6 +103,8 @@ static int undo_swap(struct work *w, const struct step *s)
 		r = work_loosen(dir, name, &here);
 	if (r == 0)
 		r = work_rename_at(dir, w->stage, slot.s, dir, name, RENAME_EXCHANGE);
+	if (r == 0)
+		r = is_ours(w, &s->now, &slot, dir, name, RENAME_EXCHANGE);
 	return r < 0 ? r : mode_back(dir, name, s);
 }
 

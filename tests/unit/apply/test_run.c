@@ -32,6 +32,8 @@ static struct {
 		SWAP   /* somebody is faster: @path is another file */
 	} how;
 	const char *path; /* of the host */
+	unsigned fails;   /* this one fails as well, before */
+	bool keep;
 	bool did;
 	bool stuck; /* no rename goes through */
 	bool messy; /* no removal does */
@@ -66,6 +68,15 @@ static void put(const char *dir, const char *rel, const char *text)
 		tap_fatal("%s: %s", path, strerror(errno));
 }
 
+static int set_aside(const char *rel)
+{
+	char at[PATH_MAX], kept[PATH_MAX];
+
+	host_path(rel, at);
+	host_path("../kept", kept);
+	return rename(at, kept);
+}
+
 int __wrap_renameat2(int from, const char *a, int to, const char *b, unsigned flags)
 {
 	int r;
@@ -76,6 +87,10 @@ int __wrap_renameat2(int from, const char *a, int to, const char *b, unsigned fl
 		errno = ENOSPC;
 		return -1;
 	}
+	if (hook.n == hook.fails) {
+		errno = EIO;
+		return -1;
+	}
 	if (hook.n != hook.at)
 		return __real_renameat2(from, a, to, b, flags);
 	if (hook.how == FAIL) {
@@ -83,6 +98,8 @@ int __wrap_renameat2(int from, const char *a, int to, const char *b, unsigned fl
 		return -1;
 	}
 	if (hook.how == SWAP) {
+		if (hook.keep) /* what was there is not gone, so that its number is not another's */
+			(void)!set_aside(hook.path);
 		put(host, hook.path, "somebody's");
 		hook.did = true;
 	}
@@ -705,6 +722,36 @@ static void test_swapped(unsigned n, const char *path)
 	ok(met > 0, "and where it was in the way (%u times) nothing was applied", met);
 }
 
+/* The same while a run that failed is undone. */
+static void test_swapped_back(unsigned n, const char *path)
+{
+	unsigned lost = 0, met = 0;
+
+	for (unsigned i = n + 1; i < 2 * n; i++) {
+		cleanup_buf struct buf text = {0};
+		char at[PATH_MAX];
+		struct diag d;
+
+		everything();
+		hook.at = i;
+		hook.fails = n;
+		hook.keep = true;
+		hook.how = SWAP;
+		hook.path = path;
+		hook.did = false;
+		(void)!run(false, false, &d);
+		hook.at = hook.fails = 0;
+		hook.keep = false;
+		host_path(path, at);
+		met += hook.did;
+		if (hook.did && (io_read_file(AT_FDCWD, at, 100, &text) < 0 || text.len != 10 ||
+				 memcmp(text.data, "somebody's", 10) != 0))
+			lost++;
+	}
+	eq_int(lost, 0, "nothing that somebody puts at %s while it is undone is lost", path);
+	ok(met > 0, "in %u moments of it", met);
+}
+
 int main(void)
 {
 	struct diag d = {0};
@@ -733,6 +780,8 @@ int main(void)
 	test_killed(n);
 	test_swapped(n, "edit");
 	test_swapped(n, "gone");
+	test_swapped_back(n, "edit");
+	test_swapped_back(n, "new");
 	policy_free(policy);
 	buf_release(&said);
 	(void)nftw(top, gone, 16, FTW_DEPTH | FTW_PHYS);
