@@ -282,7 +282,8 @@ static pid_t copy_mounts(void)
 {
 	int up[2];
 	char c;
-	pid_t pid = pipe(up) == 0 ? fork() : -1;
+	/* fork(): a sanitizer's thread in the child would forbid unshare(2) */
+	pid_t pid = pipe(up) == 0 ? _Fork() : -1;
 
 	if (pid == 0) {
 		if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0 ||
