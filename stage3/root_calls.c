@@ -396,6 +396,17 @@ static struct target opened(uint64_t fd)
 	return (struct target){.dir = (int)fd};
 }
 
+/* False: the kernel says EBADF. */
+static bool xattr_target(const struct root_caller *c, int nr, uint64_t which, struct target *ret)
+{
+	if (nr == SYS_fsetxattr || nr == SYS_fgetxattr) {
+		*ret = opened(which);
+		return !root_path_only(c, (int)which);
+	}
+	*ret = named(which, nr == SYS_lsetxattr || nr == SYS_lgetxattr ? AT_SYMLINK_NOFOLLOW : 0);
+	return true;
+}
+
 struct root_answer root_call(const struct seccomp_data *c, const struct root_caller *caller)
 {
 	const uint64_t *a = (const uint64_t *)c->args;
@@ -440,27 +451,15 @@ struct root_answer root_call(const struct seccomp_data *c, const struct root_cal
 		t = named_at(a[0], a[1], a[4]);
 		return do_chown(caller, &t, a[2], a[3]);
 	case SYS_setxattr:
-		t = named(a[0], 0);
-		return do_setxattr(caller, &t, a);
 	case SYS_lsetxattr:
-		t = named(a[0], AT_SYMLINK_NOFOLLOW);
-		return do_setxattr(caller, &t, a);
 	case SYS_fsetxattr:
-		if (root_path_only(caller, (int)a[0]))
-			return to_kernel;
-		t = opened(a[0]);
-		return do_setxattr(caller, &t, a);
+		return xattr_target(caller, c->nr, a[0], &t) ? do_setxattr(caller, &t, a)
+							     : to_kernel;
 	case SYS_getxattr:
-		t = named(a[0], 0);
-		return do_getxattr(caller, &t, a);
 	case SYS_lgetxattr:
-		t = named(a[0], AT_SYMLINK_NOFOLLOW);
-		return do_getxattr(caller, &t, a);
 	case SYS_fgetxattr:
-		if (root_path_only(caller, (int)a[0]))
-			return to_kernel;
-		t = opened(a[0]);
-		return do_getxattr(caller, &t, a);
+		return xattr_target(caller, c->nr, a[0], &t) ? do_getxattr(caller, &t, a)
+							     : to_kernel;
 #ifdef SYS_mknod
 	case SYS_mknod:
 		return do_mknod(caller, AT_FDCWD, a[0], a[1], a[2]);
