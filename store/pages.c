@@ -156,10 +156,28 @@ void pages_take_db(const struct disk_db *d, struct pages_db *ret)
 				 .root = d->root};
 }
 
+/* What may be missing of a whole file; more is damage for certain, and would be bits without end. */
+#define UNWRITTEN_MOST (UINT64_C(1) << 20)
+
+/* The file has fewer pages than the meta page says. */
+static int look_at_end(struct pages *p, struct pages_snap *ret)
+{
+	bool rest_free = false;
+	int r = 0;
+
+	if (ret->pages > 2 && p->last - p->there <= UNWRITTEN_MOST)
+		r = pages_rest_free(p, &rest_free);
+	ret->cut = !rest_free;
+	if (ret->cut)
+		p->last = p->there;
+	return r;
+}
+
 int pages_begin(struct pages *p, uint64_t txn, struct pages_snap *ret)
 {
 	struct disk_meta m[2], *use = NULL;
 	struct stat st;
+	uint64_t bits;
 	int r = make_room(p);
 
 	if (r < 0)
@@ -176,17 +194,21 @@ int pages_begin(struct pages *p, uint64_t txn, struct pages_snap *ret)
 		return ret_nerrno();
 	ret->txn = use->txn;
 	ret->pages = (uint64_t)st.st_size / p->size;
-	ret->cut = use->last >= ret->pages;
+	ret->cut = false;
 	p->txn = use->txn;
-	p->last = ret->cut && ret->pages ? ret->pages - 1 : use->last;
+	p->last = use->last;
+	p->there = use->last < ret->pages ? use->last : ret->pages ? ret->pages - 1 : 0;
 	pages_take_db(&use->dbs[0], &ret->free);
 	pages_take_db(&use->dbs[1], &ret->main);
 	p->free = ret->free;
 	memset(p->cached, 0, CACHE_PAGES * sizeof(*p->cached));
 	free(p->used);
-	p->words = p->last / 64 + 1;
+	bits = p->last - p->there <= UNWRITTEN_MOST ? p->last : p->there;
+	p->words = bits / 64 + 1;
 	p->used = calloc(p->words, sizeof(*p->used));
-	return p->used ? 0 : -ENOMEM;
+	if (!p->used)
+		return -ENOMEM;
+	return p->there < p->last ? look_at_end(p, ret) : 0;
 }
 
 /* ---- one page ---- */
@@ -244,7 +266,7 @@ const uint8_t *pages_load(struct pages *p, uint64_t pgno, const char **ret_bad)
 	uint8_t *c = p->cache + slot * p->size;
 
 	*ret_bad = NULL;
-	if (pgno < 2 || pgno > p->last) {
+	if (pgno < 2 || pgno > p->there) {
 		*ret_bad = "its number is past the last page";
 		return NULL;
 	}

@@ -29,7 +29,9 @@ struct pages_db {
 struct pages_snap {
 	uint64_t txn;
 	uint64_t pages; /* in the file */
-	bool cut;       /* there should be more */
+	/* There should be more. A page at the end that a transaction has allocated and freed again is never written, and LMDB
+	 * counts it as the last one all the same: what is on the free list may be missing. */
+	bool cut;
 	struct pages_db free, main;
 };
 

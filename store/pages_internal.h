@@ -52,6 +52,8 @@ struct pages {
 	uint8_t *value;
 	size_t value_cap;
 	uint64_t txn, last;
+	uint64_t
+		there; /* the last page that is in the file; those behind it, up to @last, are free */
 	struct pages_db free;
 	uint64_t *used; /* bits */
 	size_t words;
@@ -59,6 +61,8 @@ struct pages {
 
 int pages_read(struct pages *p, void *buf, size_t n, uint64_t at) MUST_USE;
 void pages_take_db(const struct disk_db *d, struct pages_db *ret);
+/* Are all of the pages behind @there on the free list? Nonzero @used bits are none afterwards. */
+int pages_rest_free(struct pages *p, bool *ret) MUST_USE;
 /* A checked page, lent until the next call; *@ret_bad says what is wrong with it, or is NULL. */
 const uint8_t *pages_load(struct pages *p, uint64_t pgno, const char **ret_bad);
 

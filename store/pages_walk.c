@@ -97,7 +97,7 @@ static int big_value(struct pages *p, struct walk *w, unsigned flags, const uint
 
 	memcpy(&pgno, at, 8);
 	*v = (MDB_val){n, NULL};
-	if (n > VALUE_MAX || pgno < 2 || pgno > p->last || npages > p->last - pgno + 1) {
+	if (n > VALUE_MAX || pgno < 2 || pgno > p->there || npages > p->there - pgno + 1) {
 		*ret_bad = "a value lies past the last page";
 		return 0;
 	}
@@ -389,6 +389,49 @@ static int free_record(void *arg, const MDB_val *k, const MDB_val *v, unsigned f
 			r = free_bad(f, pgno, "it is in use, and on the free list");
 	}
 	return r;
+}
+
+/* Of a list that is damaged, what it says of the end counts for nothing. */
+static int rest_record(void *arg, const MDB_val *k, const MDB_val *v, unsigned flags)
+{
+	struct free_walk *f = arg;
+	const uint8_t *p = v->mv_data;
+	uint64_t n, pgno;
+
+	(void)k;
+	if (flags & F_SUB || v->mv_size < 8)
+		return 1;
+	memcpy(&n, p, 8);
+	if (n > v->mv_size / 8 - 1)
+		return 1;
+	for (uint64_t i = 1; i <= n; i++) {
+		memcpy(&pgno, p + 8 * i, 8);
+		if (pgno > f->p->there && pgno <= f->p->last && mark(f->p, pgno, 1))
+			f->n++;
+	}
+	return 0;
+}
+
+static int rest_bad(void *arg, uint64_t pgno, const char *what, const MDB_val *lo,
+		    const MDB_val *hi)
+{
+	(void)arg;
+	(void)pgno;
+	(void)what;
+	(void)lo;
+	(void)hi;
+	return 1;
+}
+
+int pages_rest_free(struct pages *p, bool *ret)
+{
+	struct free_walk f = {.p = p};
+	struct pages_cb cb = {rest_record, rest_bad, &f};
+	int r = pages_walk(p, &p->free, NULL, PAGES_INTKEY, &cb);
+
+	*ret = r == 0 && f.n == p->last - p->there;
+	memset(p->used, 0, p->words * sizeof(*p->used));
+	return r < 0 ? r : 0;
 }
 
 /* pages_walk hands one argument to both callbacks; @bad is the caller's. */

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include "base/io.h"
+#include "store/fsck.h"
 #include "store/store_internal.h"
 #include "tests/unit/store/store_test.h"
 
@@ -230,6 +231,81 @@ static void damaged(void)
 	}
 }
 
+/* Records that one transaction puts and takes away: some of their pages are the last ones, and never written. */
+static void pass(MDB_env *env, MDB_dbi dbi, uint32_t records)
+{
+	static uint8_t bytes[400];
+	MDB_txn *t;
+
+	if (mdb_txn_begin(env, NULL, 0, &t))
+		tap_fatal("a transaction");
+	for (uint32_t i = 0; i < 2 * records; i++) {
+		uint8_t name[DIGEST_LEN] = {0xff};
+		MDB_val k = {sizeof(name), name}, v = {sizeof(bytes), bytes};
+		uint32_t n = i % records;
+
+		memcpy(name + 1, &n, sizeof(n));
+		if (i < records ? mdb_put(t, dbi, &k, &v, 0) : mdb_del(t, dbi, &k, NULL))
+			tap_fatal("record %u", i);
+	}
+	if (mdb_txn_commit(t))
+		tap_fatal("commit");
+}
+
+/* Until the file ends before the page that LMDB counts as the last: where its list of free pages needs none behind them. */
+static bool end_unwritten(MDB_env *env, MDB_dbi dbi, const char *path)
+{
+	MDB_envinfo info;
+	struct stat st;
+
+	for (uint32_t n = 10; n < 3000; n += 10) {
+		pass(env, dbi, n);
+		if (mdb_env_info(env, &info) || stat(path, &st) < 0)
+			return false;
+		if ((uint64_t)st.st_size / 4096 <= info.me_last_pgno)
+			return true;
+	}
+	return false;
+}
+
+/* LMDB counts them; the file is whole all the same. */
+static void unwritten(void)
+{
+	static const char *const files[] = {"meta/data.mdb", "chunks/data.mdb"};
+	static uint8_t bytes[STORE_BLOCK];
+
+	for (int i = 0; i < 2; i++) {
+		struct store_chunk c = {.data = bytes, .len = sizeof(bytes)};
+		struct store_fsck_opts o = {0};
+		struct store_fsck_sum sum = {0};
+		char dir[64], path[128];
+		struct diag d = {0};
+		struct store *s;
+		struct stat st;
+		int r;
+
+		make_dir(dir);
+		s = open_store(dir);
+		bytes[0] = (uint8_t)i;
+		if (store_chunks_put(s, &c, 1) < 0)
+			tap_fatal("put");
+		(void)snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
+		ok(end_unwritten(i ? s->chunks.env : s->meta.env, i ? s->chunk_db : s->db[DB_META],
+				 path),
+		   "%s ends before its last page", files[i]);
+		store_close(s);
+		r = store_open(dir, 0, &d, &s);
+		eq_int(r, 0, "which is no damage: %s", d.text);
+		store_close(r < 0 ? NULL : s);
+		eq_int(store_fsck(dir, &o, &d, &sum), 0, "nor to a check: %s", d.text);
+		eq_int((int)sum.damaged, 0, "nothing is damaged");
+		if (stat(path, &st) < 0 || truncate(path, st.st_size / 2) < 0)
+			tap_fatal("truncate");
+		refused(dir, STORE_CREATE, -EBADMSG, "cut short", "what is in use is missed");
+		tree_remove(dir);
+	}
+}
+
 /* A creation that was cut off before the format file goes on where it stopped. */
 static void unfinished(void)
 {
@@ -401,6 +477,7 @@ int main(int argc, char **argv)
 	raised("rattan store, format 3\n");
 	superblocks();
 	damaged();
+	unwritten();
 	unfinished();
 	namespaces();
 	ahead();
