@@ -58,6 +58,7 @@ class Server:
         self.notes = []
         self.seen = []  # ids of all answers
         self.fences = 0
+        self.over = None
         if init is not None:
             self.send({"jsonrpc": "2.0", "id": "init", "method": "initialize", "params": {"protocolVersion": init}})
             self.hello = self.get("init")
@@ -153,6 +154,9 @@ class Server:
         return self.wait(t)
 
     def wait(self, since=None):
+        """As close(). Also of one that was waited for before: who writes to a server that has gone tells how it went."""
+        if self.over:
+            return self.over
         since = since or time.monotonic()
         try:
             rc = self.p.wait(timeout=PATIENT)
@@ -169,7 +173,8 @@ class Server:
             self.p.stderr.close()
         if self.p.stdout:
             self.p.stdout.close()
-        return rc, took, err
+        self.over = rc, took, err
+        return self.over
 
 
 def ends(scenario, what, end=Server.close, tries=8):
