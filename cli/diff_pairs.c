@@ -14,8 +14,20 @@
 
 /* ---- who holds the files ---- */
 
-/* In a process of its own: at the descriptors @at the files of @from, and nothing else, until it is killed. */
-static _Noreturn void hold(const int *at, const int *from, size_t n, pid_t parent)
+static void close_others(unsigned first, unsigned last, unsigned but)
+{
+	if (but < first || but > last) {
+		(void)close_range(first, last, 0);
+		return;
+	}
+	if (but > first)
+		(void)close_range(first, but - 1, 0);
+	if (but < last)
+		(void)close_range(but + 1, last, 0);
+}
+
+/* In a process of its own: at the descriptors @at the files of @from, and nothing else, until it is killed. @ready is closed last. */
+static _Noreturn void hold(const int *at, const int *from, size_t n, pid_t parent, unsigned ready)
 {
 	unsigned next = 0;
 
@@ -26,8 +38,9 @@ static _Noreturn void hold(const int *at, const int *from, size_t n, pid_t paren
 			_exit(1);
 	for (size_t i = 0; i < n; next = (unsigned)at[i++] + 1)
 		if ((unsigned)at[i] > next)
-			(void)close_range(next, (unsigned)at[i] - 1, 0);
-	(void)close_range(next, ~0u, 0);
+			close_others(next, (unsigned)at[i] - 1, ready);
+	close_others(next, ~0u, ready);
+	(void)close((int)ready); /* now that no other is left: diff(1) would compare it, too */
 	for (;;)
 		(void)pause();
 }
@@ -51,7 +64,7 @@ static int start_holders(struct diff_pairs *x, const int *a, const int *b, size_
 		if (pid < 0)
 			return ret_nerrno();
 		if (pid == 0)
-			hold(a, from[i], n, self);
+			hold(a, from[i], n, self, (unsigned)wr);
 		x->holds[i] = pid;
 	}
 	/* They close theirs when all is where it shall be. */
