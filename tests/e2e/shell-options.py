@@ -14,6 +14,7 @@ from termlib import Terminal, until
 
 if not shutil.which("bash"):
     lib.skip("no bash")
+shown = os.path.join(here, "work")
 os.makedirs("work/sub")
 os.makedirs("work/secret")
 for name, text in (("work/secret/key", "sesame\n"), ("work/f", "of the host\n"), ("vars", "# from a file\nFROM=file here\n")):
@@ -28,8 +29,8 @@ def profile(name, *entries):
             {"access": a, "path": path.get(p) or {"type": "path", "path": p}} for a, p in entries]}}}, f)
 
 
-profile("p.json", ("read", "root"), ("write", "proj"), ("none", f"{here}/work/secret"))
-profile("no-shell.json", ("read", f"{here}/work"))
+profile("p.json", ("read", "root"), ("write", "proj"), ("none", f"{shown}/secret"))
+profile("no-shell.json", ("read", shown))
 with open("agent.json", "w") as f:
     f.write(open(os.environ["RATTAN_SRC"] + "/profile/profiles/agent.json").read())
 
@@ -93,7 +94,7 @@ print("== under a profile", flush=True)
 t.line("$R shell --profile ../p.json -e prof -E GIVEN=yes")
 t.expect("(prof) ", "the prompt names the environment")
 t.line("echo \"in $PWD $GIVEN\"; cat f; echo mine >> f; cat f")
-t.expect(f"in {here}/work yes\r\nof the host\r\nof the host\r\nmine\r\n", "the host's places, copy-on-write")
+t.expect(f"in {shown} yes\r\nof the host\r\nof the host\r\nmine\r\n", "the host's places, copy-on-write")
 t.line("cat secret/key; echo st=$?; ls secret; cd secret; echo st=$?; echo > /etc/x; echo st=$?; exec 5<> /dev/tcp/127.0.0.1/1; echo st=$?")
 for _ in range(2):
     t.expect(re.compile(r"secret.*denied|denied.*secret", re.I), "what is denied is denied")
@@ -112,7 +113,7 @@ t.expect("back\r\n")
 ends(5)
 check(open("work/f").read() == "of the host\n" and not os.path.exists("/etc/x"), "the host's files are as they were")
 out = t.command("$R diff -e prof --name-status")
-check(f"M {here}/work/f" in out, "what was changed is in the environment", out)
+check(f"M {shown}/f" in out, "what was changed is in the environment", out)
 t.line("$R shell --profile ../agent.json -e ag")
 t.expect("(ag) ", "a profile of the agent's family")
 t.line("pwd; touch /etc/x; echo st=$?")
