@@ -17,10 +17,19 @@ from termlib import LIMIT, Terminal, until
 
 if not shutil.which("bash"):
     lib.skip("no bash")
-# Reads lines, tells of ^C and of going on, and ends with 5 at the line 'end'.
-PROGRAM = ("python3 -c $'import os,signal,sys\\ndef tell(what): signal.signal(getattr(signal, what), lambda *_: os.write(1, what[3:].lower().encode()+b\"\\\\n\"))\\n"
-           "tell(\"SIGCONT\"); tell(\"SIGINT\"); print(\"rea\"+\"dy\", flush=True)\\n"
-           "for s in sys.stdin:\\n  print(\"got:\"+s.strip(), flush=True)\\n  if s == \"end\\\\n\": sys.exit(5)'")
+# Reads lines, tells of ^C and of going on, and ends with 5 at the line 'end'. A signal wakes it by a pipe: Python's own wait for a line
+# misses one that comes just before the call.
+PROGRAM = r"""import os, select, signal, sys
+def tell(what): signal.signal(getattr(signal, what), lambda *_: os.write(1, what[3:].lower().encode() + b"\n"))
+woken, wake = os.pipe2(os.O_NONBLOCK)
+signal.set_wakeup_fd(wake)
+tell("SIGCONT"); tell("SIGINT"); os.write(1, b"rea" b"dy\n")
+line = None
+while line != "end\n":
+  if woken in select.select([0, woken], [], [])[0]: os.read(woken, 64)
+  else: line = os.read(0, 4096).decode(); os.write(1, b"got:" + line.encode())
+sys.exit(5)"""
+PROGRAM = "python3 -c $'" + PROGRAM.replace("\\", "\\\\").replace("\n", "\\n") + "'"
 
 
 def of_rattan(name):
