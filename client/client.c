@@ -464,6 +464,7 @@ static int start_in(const struct client *c, const struct ctl_attach *at, struct 
 	/* A daemon may be replaced; the keeper stays as long as the mount. */
 	if (at->tied_fd >= 0)
 		spec->tie_fd = at->tied_fd;
+	spec->tree_fd = at->root_fd;
 	/* Where nothing may be executed that may be written, a place more would take execution from what is
 	 * beside it. */
 	if (spec->no_exec_workspace) {
@@ -525,7 +526,7 @@ int client_run_start(struct client *c, const struct client_terms *terms, struct 
 		return -ENOMEM;
 	cr->client = c;
 	r = start_leased(c, terms, spec, what, diag, cr);
-	spec->userns_fd = spec->mntns_fd = spec->tie_fd = -1;
+	spec->userns_fd = spec->mntns_fd = spec->tie_fd = spec->tree_fd = -1;
 	spec->root = spec->writable = NULL;
 	spec->spare = NULL;
 	if (r < 0) {

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -529,15 +530,30 @@ static void wait_gone(struct run *r)
 		cgroup_kill(r->cgroup);
 }
 
+/* What a call says on a FUSE mount whose connection was ended, by its server or by somebody else (fuse_get_req() in the kernel's
+ * fs/fuse/dev.c). */
+static bool tree_ended(struct run *r)
+{
+	struct statfs st;
+	int fd;
+
+	(void)pthread_mutex_lock(&r->lock);
+	fd = r->tree_fd;
+	(void)pthread_mutex_unlock(&r->lock);
+	return fd >= 0 && fstatfs(fd, &st) < 0 && (errno == ENOTCONN || errno == ECONNABORTED);
+}
+
 static void drain(struct run *r)
 {
 	struct pollfd tie = {.fd = r->tie_fd, .events = POLLRDHUP};
 	int i;
 
-	/* It may have died of the tree's end before we heard of that. */
+	drain_status(r);
+	/* It may have ended by the tree's end before we heard of that. */
 	if (poll(&tie, 1, 0) > 0)
 		r->tree_gone = true;
-	drain_status(r);
+	else if ((r->seen & RUN_SEEN_EXITED) && r->wait_status && !r->last_at)
+		r->tree_gone = tree_ended(r);
 	for (i = 0; i < 2; i++) {
 		while (r->out_fd[i] >= 0 && read_stream(r, i))
 			;

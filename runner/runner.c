@@ -179,10 +179,10 @@ ssize_t run_input(struct run *r, const void *p, size_t n)
 /* The numbers are looked at once the thread is gone, which closes some of them. */
 static void close_all(const struct run *r)
 {
-	const int fds[] = {r->out_fd[0],       r->out_fd[1],     r->err_fd,  r->status_fd,
-			   r->in_fd,           r->init_fd,       r->pidfd,   r->wake_fd,
-			   r->stop_fd,         r->tie_fd,        r->plan_fd, r->tie_next,
-			   r->spawn.userns_fd, r->spawn.mntns_fd};
+	const int fds[] = {r->out_fd[0], r->out_fd[1],       r->err_fd,        r->status_fd,
+			   r->in_fd,     r->init_fd,         r->pidfd,         r->wake_fd,
+			   r->stop_fd,   r->tie_fd,          r->plan_fd,       r->tie_next,
+			   r->tree_fd,   r->spawn.userns_fd, r->spawn.mntns_fd};
 
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
 		if (fds[i] >= 0)

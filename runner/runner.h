@@ -42,6 +42,8 @@ struct run_spec {
 	const char *root;
 	int tie_fd; /* a socket: when its other end closes, the tree is gone and the command
 				     is killed; -1: none. Lent. */
+	int tree_fd; /* a directory of the tree, asked after a command that failed whether there is still a tree: it may
+				     end by the errors of one that ended before we hear of that. -1: none. Lent. */
 	/* A sandbox that waits may be taken, and the next one is built when this has ended. Lent, and outlives the run;
 	 * NULL: no. @tree_id changes with what is mounted at @root or below: what waits has only what was there before. */
 	struct run_spare *spare;

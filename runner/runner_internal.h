@@ -42,7 +42,7 @@ struct run {
 	int spill_fd[2];
 
 	/* the thread's alone until done */
-	int out_fd[2], err_fd, status_fd, in_fd, init_fd, tie_fd;
+	int out_fd[2], err_fd, status_fd, in_fd, init_fd, tie_fd, tree_fd;
 	bool tree_gone;
 	long long tree_at; /* when its mount is ended by force; 0: not set */
 	pid_t pid;         /* bwrap's; ours until it is reaped */

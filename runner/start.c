@@ -52,6 +52,7 @@ void run_spec_init(struct run_spec *s)
 		.userns_fd = -1,
 		.mntns_fd = -1,
 		.tie_fd = -1,
+		.tree_fd = -1,
 		.uid = 1000,
 		.gid = 1000,
 		.stdin_fd = -1,
@@ -145,6 +146,11 @@ static int set_namespaces(struct run *r, const struct run_spec *s)
 		r->tie_fd = run_dup(s->tie_fd);
 		if (r->tie_fd < 0)
 			return r->tie_fd;
+	}
+	if (s->tree_fd >= 0) {
+		r->tree_fd = run_dup(s->tree_fd);
+		if (r->tree_fd < 0)
+			return r->tree_fd;
 	}
 	if (s->userns_fd < 0)
 		return 0;
@@ -278,7 +284,7 @@ static int run_new(struct run **ret)
 	if (!r)
 		return -ENOMEM;
 	r->out_fd[0] = r->out_fd[1] = r->err_fd = r->status_fd = r->in_fd = r->init_fd = -1;
-	r->tie_fd = r->plan_fd = r->tie_next = -1;
+	r->tie_fd = r->tree_fd = r->plan_fd = r->tie_next = -1;
 	r->wake_fd = r->stop_fd = r->pidfd = -1;
 	spawn_init(&r->spawn);
 	(void)pthread_mutex_init(&r->lock, NULL);
@@ -348,11 +354,12 @@ static bool greeted(struct run *r)
 }
 
 /* Its thread takes it from here. False: what waited has ended before it took the plan, and nothing has run. */
-static bool begin(struct run *r, int plan_fd, int tie_fd)
+static bool begin(struct run *r, int plan_fd, int tie_fd, int tree_fd)
 {
 	(void)pthread_mutex_lock(&r->lock);
 	r->plan_fd = plan_fd;
 	r->tie_next = tie_fd;
+	r->tree_fd = tree_fd;
 	(void)pthread_mutex_unlock(&r->lock);
 	run_wake(r);
 	return greeted(r);
@@ -361,7 +368,7 @@ static bool begin(struct run *r, int plan_fd, int tie_fd)
 /* 1: in a sandbox that waited; 0: none fits. */
 static int start_in_spare(const struct run_spec *s, struct diag *diag, struct run **ret)
 {
-	cleanup_fd int plan = -1, tie = -1;
+	cleanup_fd int plan = -1, tie = -1, tree = -1;
 	struct run *r;
 
 	if (!run_spare_fits(s))
@@ -373,9 +380,10 @@ static int start_in_spare(const struct run_spec *s, struct diag *diag, struct ru
 	if (!r)
 		return 0;
 	tie = s->tie_fd < 0 ? -1 : run_dup(s->tie_fd);
-	if (tie >= 0 || s->tie_fd < 0) {
+	tree = s->tree_fd < 0 ? -1 : run_dup(s->tree_fd);
+	if ((tie >= 0 || s->tie_fd < 0) && (tree >= 0 || s->tree_fd < 0)) {
 		set_command(r, s);
-		if (begin(r, steal_fd(&plan), steal_fd(&tie))) {
+		if (begin(r, steal_fd(&plan), steal_fd(&tie), steal_fd(&tree))) {
 			*ret = r;
 			return 1;
 		}

@@ -277,6 +277,30 @@ def lose(env, how, restart=False, goes_on=False, **vars):
     reader.s.close()
 
 
+def unheard(env):
+    """The command ends by the error before anybody else can have heard of the mount's end: its keeper and its daemon stand
+    still."""
+    must("run", "-e", env, "--", "true")
+    servers = keeper(env), daemon(env)
+    old.update(servers)
+    job = subprocess.Popen([RATTAN, "run", "-e", env, "--", "python3", "-c", JOB], stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, text=True)
+    check(job.stdout.readline() == "ready\n", f"{env}: the command runs")
+    for pid in servers:
+        stop(pid)
+    aborted(env)
+    time.sleep(1)  # a slow machine's command is told, then: it sees less, and does not fail
+    for pid in servers:
+        os.kill(pid, signal.SIGCONT)
+    try:
+        err = job.communicate(timeout=20)[1]
+    except subprocess.TimeoutExpired:
+        job.kill()
+        err = job.communicate()[1]
+        check(False, f"{env}: the command hangs")
+    check(job.returncode and "its file system ended" in err, f"{env}: what the command line says", (job.returncode, err))
+
+
 def server_call(env):
     s = Server("--env", env)
     text = s.call("shell_run", ok=False, command="sleep 30")
@@ -291,6 +315,8 @@ WAYS = [("noresend", without_resend, {"RATTAN_NO_RESEND": "1"}), ("deaths", thre
 for env, how, o in WAYS:
     if not sys.argv[1:] or env in sys.argv[1:]:
         lose(env, how, **o)
+if not sys.argv[1:] or "unheard" in sys.argv[1:]:
+    unheard("unheard")
 for env, _, _ in WAYS:
     if daemon(env):
         os.kill(daemon(env), signal.SIGTERM)
