@@ -5,6 +5,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tarfile
 import time
@@ -12,6 +13,7 @@ import time
 from lib import check, done, here, rattan, servers
 
 os.environ["RATTAN_DATA_DIR"] = f"{here}/store"
+os.environ["HOST_SECRET"] = "of the host"  # no command sees it
 
 
 def rt(*args, **kw):
@@ -125,8 +127,21 @@ rt("env", "rm", "q", "--force")
 bad = prov("""mount -t tmpfs x /mnt 2>/dev/null && echo mounted; unshare -m true 2>/dev/null && echo unshared
 python3 -c 'import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)' 2>/dev/null && echo raw
 hostname other 2>/dev/null && echo named; cat /proc/1/environ >/dev/null 2>&1 && echo init; kill -9 1; date -s 2001-01-01 >/dev/null 2>&1 && echo date
-echo 1 > /proc/sys/kernel/hostname 2>/dev/null && echo proc; mknod /dev/shm/n c 1 3 2>/dev/null && echo shm; exec 3<>/dev/tcp/127.0.0.1/22 2>/dev/null && echo net; true""")
+echo 1 > /proc/sys/kernel/hostname 2>/dev/null && echo proc; mknod /dev/shm/n c 1 3 2>/dev/null && echo shm; true""")
 check(bad == "", "no right outside the tree", bad)
+tcp = socket.create_server(("127.0.0.1", 0))
+abstract = socket.socket(socket.AF_UNIX)
+abstract.bind(f"\0rattan-test-{os.getpid()}")
+abstract.listen()
+TRY = f"""import socket
+for family, at in (socket.AF_INET, ("127.0.0.1", {tcp.getsockname()[1]})), (socket.AF_UNIX, "\\0rattan-test-{os.getpid()}"):
+    try: socket.socket(family).connect(at); print("reached", at)
+    except OSError: pass
+"""
+check(subprocess.run(["python3", "-c", TRY], stdout=subprocess.PIPE, text=True).stdout.count("reached") == 2, "the host's sockets answer")
+check(prov(f"python3 - <<'E'\n{TRY}E\n") == "", "the host's sockets, from what provisions")
+said = prov("grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status; tr '\\0' '\\n' < /proc/self/environ | grep HOST_SECRET; true").split()
+check(said == ["NoNewPrivs:", "1", "Seccomp:", "2"], "confined as every command", said)
 check("provision" in rt("run", "--provision", "--bind-cwd", "-c", "true").stderr, "not with what is the host's")
 
 # ---- nothing half ----
