@@ -10,7 +10,7 @@ import stat
 import subprocess
 import time
 
-from lib import check, done, here, rattan
+from lib import check, done, here, listens, rattan
 
 MARK = ".rattan-partial-"
 LIMIT = 120
@@ -88,15 +88,6 @@ def in_the_midst(kind, dest, what):
             os.remove(dest)
     check(False, f"export {kind}: was never seen at work")
     done()
-
-
-def listens(pid, fs):
-    """Is @pid at the other end of what @fs tells?"""
-    try:
-        pipe = os.readlink(f"/proc/{fs}/fd/3")
-        return pipe in [os.readlink(f"/proc/{pid}/fd/{f}") for f in os.listdir(f"/proc/{pid}/fd")]
-    except OSError:
-        return False
 
 
 def stopped(p, fs):

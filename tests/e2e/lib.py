@@ -42,6 +42,15 @@ def servers(store):
     return sorted(found)
 
 
+def listens(pid, fs):
+    """Is @pid at the other end of what the working process @fs tells?"""
+    try:
+        pipe = os.readlink(f"/proc/{fs}/fd/3")
+        return pipe in [os.readlink(f"/proc/{pid}/fd/{f}") for f in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:
+        return False
+
+
 def rattan_fs():
     fs = os.path.join(os.path.dirname(rattan), "../libexec/rattan/rattan-fs")
     if not os.path.exists(fs):

@@ -15,7 +15,7 @@ import threading
 import time
 
 import lib
-from lib import check, here, rattan
+from lib import check, here, listens, rattan
 
 LIMIT = 120  # seconds; for what must come
 STORE = os.path.join(os.environ["XDG_DATA_HOME"], "rattan")
@@ -94,15 +94,6 @@ def children(pid):
 def does(pid, what):
     try:
         return f"\0admin\0{what}\0".encode() in open(f"/proc/{pid}/cmdline", "rb").read()
-    except OSError:
-        return False
-
-
-def listens(pid, fs):
-    """Is @pid at the other end of what @fs tells?"""
-    try:
-        pipe = os.readlink(f"/proc/{fs}/fd/3")
-        return pipe in [os.readlink(f"/proc/{pid}/fd/{f}") for f in os.listdir(f"/proc/{pid}/fd")]
     except OSError:
         return False
 
