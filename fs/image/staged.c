@@ -301,12 +301,42 @@ static int told_at_close(int fd)
 	return copy < 0 || close(copy) < 0 ? ret_nerrno() : 0;
 }
 
+/* A name is for what outlives a loss of power. The files of a directory may be many: all that its file system has to write goes
+ * with one call. */
+static int bytes_durable(const struct staged *s)
+{
+	return (s->is_dir ? syncfs(s->fd) : fsync(s->fd)) < 0 ? ret_nerrno() : 0;
+}
+
+static int name_durable(const struct staged *s)
+{
+	cleanup_fd int dir = openat(s->parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	/* One that cannot be read may have taken the name. */
+	return (dir < 0 ? syncfs(s->fd) : fsync(dir)) < 0 ? ret_nerrno() : 0;
+}
+
+static int name_it(const struct staged *s)
+{
+	int r = give_name(s);
+
+	if (r < 0)
+		return r;
+	r = name_durable(s);
+	/* What cannot go back stays, and the next export says that it is there. */
+	if (r < 0)
+		(void)!renameat2(s->parent, s->name, s->parent, s->tmp, RENAME_NOREPLACE);
+	return r;
+}
+
 int staged_end(struct staged *s, int r, struct diag *diag)
 {
+	if (r == 0)
+		r = bytes_durable(s);
 	if (r == 0 && !s->is_dir)
 		r = told_at_close(s->fd);
 	if (r == 0 && *s->tmp)
-		r = give_name(s);
+		r = name_it(s);
 	if (r < 0) {
 		diag_set(diag, r, "cannot make %s: %s", s->dest, err_text(r));
 		take_away(s);

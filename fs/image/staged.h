@@ -26,6 +26,6 @@ struct staged {
 /* @dest must be an absolute path; -EEXIST with what to do where that is there already, but for an empty directory of ours. */
 int staged_dir(struct staged *s, const char *dest, struct diag *diag) MUST_USE;
 int staged_file(struct staged *s, const char *dest, struct diag *diag) MUST_USE;
-/* @r 0: it gets its name; else, or when that fails, nothing is left of it. Returns @r or how that went. To be called once
- * after a begin that worked. */
+/* @r 0: its bytes are made durable, then it gets its name, durably; else, or when that fails, nothing is left of it. Returns @r or how that
+ * went. To be called once after a begin that worked. */
 int staged_end(struct staged *s, int r, struct diag *diag) MUST_USE;
