@@ -79,9 +79,10 @@ const struct cli_command cmd_commit = {
 	.args = "-m TEXT [-e NAME] [--label L] [--expect REV] [--json]",
 	.summary = "seal the state of an environment",
 	.details =
-		"Takes constant time, however large the tree is. Prints the id and the counts of added,\n"
-		"modified and deleted files. Nothing to commit: exit code 1. With --label the commit has a name, as\n"
-		"rattan tag gives it; where another state has that name nothing is committed.\n\n"
+		"Takes constant time, however large the tree is. Prints the id and how many files were added +,\n"
+		"modified or renamed ~, and deleted -, as rattan diff names them. Nothing to commit: exit code 1.\n"
+		"With --label the commit has a name, as rattan tag gives it; where another state has that name\n"
+		"nothing is committed.\n\n"
 		"Example:\n  rattan commit -m 'tests pass'\n",
 	.run = run,
 };

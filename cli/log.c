@@ -225,7 +225,7 @@ const struct cli_command cmd_log = {
 	.args = "[-e NAME] [--all] [--auto] [-n N] [--json]",
 	.summary = "commits, newest first",
 	.details =
-		"A line is: id, time, files added ~modified -deleted, message, (tags). [head] is the\n"
+		"A line is: id, time, files +added ~modified or renamed -deleted, message, (tags). [head] is the\n"
 		"commit that the environment is at; [auto], with --auto, what a rollback, a reset or the\n"
 		"end of an MCP session left behind, and the states after each of a session's calls. Of a fork also those before it.\n"
 		"[base]: how the image was made that the environment began on; ids there are not of this store.\n"

@@ -14,6 +14,9 @@ static int mount_rev(const char *env, const char *rev, const char *dir, bool rw)
 	struct stat st;
 	int r;
 
+	if (!real && errno == ENOENT)
+		return cli_fail(CLI_NOT_FOUND,
+				"mount: there is no directory %s; make it first (mkdir -p)", dir);
 	if (!real)
 		return cli_fail(cli_exit_of(-errno), "mount: %s: %s", dir, err_text(errno));
 	if (!stat(real, &st) && !S_ISDIR(st.st_mode))

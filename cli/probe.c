@@ -55,6 +55,8 @@ static int run(int argc, char **argv)
 
 	if (r >= 0)
 		return r;
+	if (n)
+		return cli_fail(CLI_USAGE, "doctor: takes no argument; '%s' is one", rest[0]);
 	if (!items)
 		return cli_fail(CLI_FAILED, "out of memory");
 	n = probe_run(items, ITEMS_MAX, &good);

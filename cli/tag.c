@@ -1,5 +1,6 @@
 /* rattan tag: names for states of an environment. */
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "cli/cli.h"
@@ -111,6 +112,17 @@ static int work(const struct args *a, char **rest, int n)
 	return r;
 }
 
+/* What other commands have for a first word, and what would be a tag nobody meant. */
+static bool is_word(const char *s)
+{
+	static const char *const words[] = {"list", "ls", "rm", "remove", "delete", NULL};
+
+	for (const char *const *w = words; *w; w++)
+		if (!strcmp(*w, s))
+			return true;
+	return false;
+}
+
 static int run(int argc, char **argv)
 {
 	struct args a = {0};
@@ -130,6 +142,12 @@ static int run(int argc, char **argv)
 		return r;
 	if (n > 2)
 		return cli_fail(CLI_USAGE, "tag: give a name, and a revision if it is not head");
+	if (n && is_word(rest[0]))
+		return cli_fail(
+			CLI_USAGE,
+			"tag: '%s' is taken for no name; rattan tag lists, rattan tag -d NAME "
+			"removes one",
+			rest[0]);
 	if (n && a.remove)
 		return cli_fail(CLI_USAGE, "tag: -d %s takes no further name", a.remove);
 	if (n && a.all)

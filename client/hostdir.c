@@ -164,6 +164,10 @@ static int open_real(const char *path, struct diag *diag, struct hostdir *d)
 
 	d->fd = -1;
 	d->path = realpath(path, NULL);
+	if (!d->path && errno == ENOENT && !here)
+		return diag_set(diag, -EINVAL,
+				"there is no directory %s; make it first, or give its right name",
+				path);
 	if (!d->path)
 		return diag_set(diag, -EINVAL, "%s: %s",
 				here ? "the current directory is gone" : path, err_text(errno));

@@ -296,7 +296,7 @@ int ctl_umount(const char *dir, struct diag *diag)
 	int r;
 
 	if (!is_ours(path))
-		return diag_set(diag, -EINVAL, "nothing of rattan's is mounted at %s", dir);
+		return diag_set(diag, -ENOENT, "nothing of rattan's is mounted at %s", dir);
 	if (geteuid() == 0)
 		r = umount2(path, UMOUNT_NOFOLLOW) < 0 ? ret_nerrno() : 0;
 	else

@@ -93,6 +93,10 @@ static int absolute_new(const char *path, struct diag *diag, char **ret)
 	if (slash)
 		*slash = 0;
 	dir = realpath(!slash ? "." : *copy ? copy : "/", NULL);
+	if (!dir && errno == ENOENT && slash)
+		return diag_set(diag, -ENOENT,
+				"there is no directory %s to export to; make it first (mkdir -p)",
+				copy);
 	if (!dir)
 		return diag_set(diag, ret_nerrno(), "cannot write to %s: %s", path,
 				err_text(errno));

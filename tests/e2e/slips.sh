@@ -15,13 +15,22 @@ says "there is no environment 'nosuch'; rattan env list" 3 rt env rm nosuch
 code 2 rt log -n 0
 code 2 rt log -n -1
 code 0 rt env ls
+says '^rattan: there is no directory no/where to export to; make it first' 3 rt export dir base no/where/x
+says '^rattan: there is no directory nowhere; make it first' 2 rt run --overlay nowhere=/workspace -- true
+must rt run -- true
+says '^rattan: mount: there is no directory no/where; make it first' 3 rt mount head no/where
+says "^rattan: nothing of rattan's is mounted at " 3 rt umount .
+says "^rattan: doctor: takes no argument; 'x' is one$" 2 rt doctor x
+for word in list rm; do
+	says "^rattan: tag: '$word' is taken for no name; rattan tag lists, rattan tag -d NAME removes one$" 2 rt tag $word base
+done
 mkdir gone && cd gone && rmdir ../gone
 says 'the current directory is gone' 2 rt run --overlay-cwd -- ls
 cd ..
 
 # A path that is longer than a sentence loses its middle, and the sentence no end.
 long=/tmp$(printf '/%0100d' {1..30})
-says '^rattan: cannot write to /tmp/0[0-9/]*\.\.\.[0-9/]*30/name: No such file or directory$' 3 rt export dir base "$long/name"
+says '^rattan: there is no directory /tmp/0[0-9/]*\.\.\.[0-9/]*30 to export to; make it first \(mkdir -p\)$' 3 rt export dir base "$long/name"
 says "^rattan: run: '/tmp/0.*0030' is not NAME=VALUE$" 2 rt run -E "$long" -- true
 
 must rt run -e x -c 'echo 1 > one'
@@ -29,6 +38,12 @@ must rt commit -e x -m one
 must rt run -e x -c 'echo 2 > two'
 must rt commit -e x -m two
 says '  \[head\] two$' 0 rt log -e x
+# A rename is one change, to a commit as to a diff.
+must rt run -e ren -c 'mkdir d; touch d/a b c'
+must rt commit -e ren -m made
+must rt run -e ren -c 'mv d e; mv b f; mv e/a c'
+same "$(rt diff -e ren --name-status)" $'D /workspace/c\nR /workspace/d/a -> /workspace/c\nR /workspace/d -> /workspace/e/\nR /workspace/b -> /workspace/f' "diff of renames"
+says '  \+0 ~3 -1$' 0 rt commit -e ren -m moved
 must rt rollback -e x head~1
 says '  \[head\] one$' 0 rt log -e x
 says '  two$' 0 rt log -e x
