@@ -70,6 +70,22 @@ static int open_stream(const struct ctl_import_opts *o, struct diag *diag, int *
 	return 0;
 }
 
+/* Who is in a directory stays in it: one that is called "." is filled, and no other one takes its place (fs/image/staged.h). */
+static int keep_current(char **path)
+{
+	struct stat is, st;
+	char *dot;
+
+	if (stat(".", &is) < 0 || lstat(*path, &st) < 0 || is.st_dev != st.st_dev ||
+	    is.st_ino != st.st_ino)
+		return 0;
+	if (asprintf(&dot, "%s/.", *path) < 0)
+		return -ENOMEM;
+	free(*path);
+	*path = dot;
+	return 0;
+}
+
 /* Of something that is not there yet. */
 static int absolute_new(const char *path, struct diag *diag, char **ret)
 {
@@ -88,8 +104,11 @@ static int absolute_new(const char *path, struct diag *diag, char **ret)
 		copy[n - 1] = 0;
 	slash = strrchr(copy, '/');
 	name = slash ? slash + 1 : copy;
-	if (!*name || !strcmp(name, ".") || !strcmp(name, ".."))
-		return absolute(path, diag, ret);
+	if (!*name || !strcmp(name, ".") || !strcmp(name, "..")) {
+		int r = absolute(path, diag, ret);
+
+		return r < 0 ? r : keep_current(ret);
+	}
 	if (slash)
 		*slash = 0;
 	dir = realpath(!slash ? "." : *copy ? copy : "/", NULL);
@@ -104,7 +123,7 @@ static int absolute_new(const char *path, struct diag *diag, char **ret)
 		*ret = NULL;
 		return -ENOMEM;
 	}
-	return 0;
+	return keep_current(ret);
 }
 
 int ctl_import(const struct ctl_import_opts *o, struct diag *diag, struct ctl_import_sum *ret)

@@ -13,8 +13,27 @@
 struct emptying {
 	struct stat *above; /* the directories that lead here: who goes back up must come to them */
 	size_t n, cap;
-	int fd; /* where it is at work */
+	int fd;                 /* where it is at work */
+	const struct buf *only; /* of the directory that it began in; or NULL */
 };
+
+static bool to_stay(const struct emptying *e, const char *name)
+{
+	size_t at = 0;
+
+	if (!strcmp(name, ".") || !strcmp(name, ".."))
+		return true;
+	if (!e->only || e->n)
+		return false;
+	while (at < e->only->len) {
+		const char *s = (const char *)e->only->data + at;
+
+		if (!strcmp(s, name))
+			return false;
+		at += strlen(s) + 1;
+	}
+	return true;
+}
 
 /* One that lets nobody through is its owner's to open. */
 static int open_below(int at, const char *name)
@@ -88,8 +107,7 @@ static int sweep(struct emptying *e, bool *ret_down)
 		return r;
 	}
 	while (errno = 0, n = readdir(d)) {
-		if (!strcmp(n->d_name, ".") || !strcmp(n->d_name, "..") ||
-		    unlinkat(e->fd, n->d_name, 0) == 0)
+		if (to_stay(e, n->d_name) || unlinkat(e->fd, n->d_name, 0) == 0)
 			continue;
 		if (errno != EISDIR && errno != EPERM)
 			return ret_nerrno();
@@ -103,9 +121,10 @@ static int sweep(struct emptying *e, bool *ret_down)
 	return -errno;
 }
 
-int emptied(int dir)
+int emptied(int dir, const struct buf *only)
 {
-	struct emptying e = {.fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+	struct emptying e = {.fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+			     .only = only};
 	bool down;
 	int r = e.fd < 0 ? ret_nerrno() : 0;
 

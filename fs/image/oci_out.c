@@ -236,13 +236,25 @@ static int put_manifest(int dir, const struct oci_descriptor *config, const stru
 	return ok ? put_json(dir, m, NULL, ret) : -ENOMEM;
 }
 
-static int put_index(int dir, const struct oci_descriptor *manifest, const char *tag)
+/* In a directory that others may write to meanwhile. */
+static int put_top(struct staged *to, const char *name, cJSON *json)
 {
-	static const char layout[] = "{\"imageLayoutVersion\":\"1.0.0\"}";
-	cleanup_json cJSON *i = cJSON_CreateObject();
 	struct oci_descriptor unused;
+	int r = staged_make(to, name);
+
+	if (r == 0)
+		r = put_json(to->fd, json, name, &unused);
+	if (r == -EEXIST)
+		staged_not_made(to);
+	return r;
+}
+
+static int put_index(struct staged *to, const struct oci_descriptor *manifest, const char *tag)
+{
+	cleanup_json cJSON *i = cJSON_CreateObject(), *layout = cJSON_CreateObject();
 	cJSON *list, *d, *notes;
-	bool ok = i && cJSON_AddNumberToObject(i, "schemaVersion", 2) &&
+	bool ok = i && layout && add_text(layout, "imageLayoutVersion", "1.0.0") &&
+		  cJSON_AddNumberToObject(i, "schemaVersion", 2) &&
 		  add_text(i, "mediaType", OCI_INDEX);
 	int r;
 
@@ -250,16 +262,16 @@ static int put_index(int dir, const struct oci_descriptor *manifest, const char 
 	ok = list && add_descriptor(list, NULL, manifest, &d);
 	notes = ok ? cJSON_AddObjectToObject(d, "annotations") : NULL;
 	ok = notes && add_text(notes, OCI_REF_NAME, tag);
-	r = ok ? put_json(dir, i, "index.json", &unused) : -ENOMEM;
+	r = ok ? put_top(to, "index.json", i) : -ENOMEM;
 	/* The last: without it nobody takes what was begun for an image. */
-	return r < 0 ? r : put_file(dir, "oci-layout", layout, sizeof(layout) - 1);
+	return r < 0 ? r : put_top(to, "oci-layout", layout);
 }
 
-static int put_image(const struct image_export *o, int dir, struct oci_steps *x, struct progress *p,
-		     struct diag *diag, struct image_out *ret)
+static int put_image(const struct image_export *o, struct staged *to, struct oci_steps *x,
+		     struct progress *p, struct diag *diag, struct image_out *ret)
 {
 	struct oci_descriptor config, manifest = {0};
-	int r = 0;
+	int dir = to->fd, r = 0;
 
 	if (x->n > 1)
 		p->total = 0; /* what the layers have together is not known */
@@ -270,18 +282,23 @@ static int put_image(const struct image_export *o, int dir, struct oci_steps *x,
 	if (r == 0)
 		r = put_manifest(dir, &config, x, &manifest);
 	if (r == 0)
-		r = put_index(dir, &manifest, o->tag ? o->tag : "latest");
+		r = put_index(to, &manifest, o->tag ? o->tag : "latest");
 	ret->digest = manifest.digest;
 	return r;
 }
 
-static int fill(const struct image_export *o, int dir, struct oci_steps *x, struct progress *p,
-		struct diag *diag, struct image_out *ret)
+static int fill(const struct image_export *o, struct staged *to, struct oci_steps *x,
+		struct progress *p, struct diag *diag, struct image_out *ret)
 {
-	if (fchmod(dir, 0755) < 0 || mkdirat(dir, "blobs", 0755) < 0 ||
-	    mkdirat(dir, "blobs/sha256", 0755) < 0)
-		return ret_nerrno();
-	return put_image(o, dir, x, p, diag, ret);
+	int r = fchmod(to->fd, 0755) < 0 ? ret_nerrno() : staged_make(to, "blobs");
+
+	if (r == 0 && mkdirat(to->fd, "blobs", 0755) < 0)
+		r = ret_nerrno();
+	if (r == -EEXIST)
+		staged_not_made(to);
+	if (r == 0 && mkdirat(to->fd, "blobs/sha256", 0755) < 0)
+		r = ret_nerrno();
+	return r < 0 ? r : put_image(o, to, x, p, diag, ret);
 }
 
 int to_oci(const struct image_export *o, struct progress *p, struct diag *diag,
@@ -294,7 +311,7 @@ int to_oci(const struct image_export *o, struct progress *p, struct diag *diag,
 	if (r == 0)
 		r = staged_dir(&s, o->dest, diag);
 	if (r == 0)
-		r = staged_end(&s, fill(o, s.fd, &x, p, diag, ret), diag);
+		r = staged_end(&s, fill(o, &s, &x, p, diag, ret), diag);
 	oci_steps_release(&x);
 	return r;
 }

@@ -46,7 +46,7 @@ static int remove_left(int parent, const char *name, bool is_dir)
 		cleanup_fd int fd =
 			openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-		r = fd < 0 ? ret_nerrno() : emptied(fd);
+		r = fd < 0 ? ret_nerrno() : emptied(fd, NULL);
 	}
 	if (r == 0 && unlinkat(parent, name, is_dir ? AT_REMOVEDIR : 0) < 0)
 		r = ret_nerrno();
@@ -247,7 +247,7 @@ int staged_dir(struct staged *s, const char *dest, struct diag *diag)
 	if (r == 0)
 		r = look_there(s, diag, &there);
 	if (r == 0)
-		here = there >= 0 && is_mounted(there);
+		here = there >= 0 && (is_mounted(there) || !strcmp(s->name, "."));
 	if (r == 0 && !here)
 		r = remove_all_left(s, diag);
 	if (r == 0 && !here)
@@ -260,6 +260,20 @@ int staged_dir(struct staged *s, const char *dest, struct diag *diag)
 		return 0;
 	}
 	return r < 0 ? cannot_make(s, r, diag) : 0;
+}
+
+int staged_make(struct staged *s, const char *name)
+{
+	return *s->tmp ? 0 : buf_put(&s->made, name, strlen(name) + 1);
+}
+
+void staged_not_made(struct staged *s)
+{
+	if (!s->made.len)
+		return;
+	do
+		s->made.data[--s->made.len] = 0;
+	while (s->made.len && s->made.data[s->made.len - 1]);
 }
 
 /* ---- the end ---- */
@@ -285,12 +299,15 @@ static int give_name(const struct staged *s)
 /* What cannot be taken away now, the next export takes away, or names. */
 static void take_away(const struct staged *s)
 {
-	if (s->is_dir && (fchmod(s->fd, 0700) < 0 || emptied(s->fd) < 0))
-		return;
-	if (*s->tmp)
-		(void)unlinkat(s->parent, s->tmp, s->is_dir ? AT_REMOVEDIR : 0);
-	else
+	const bool here = !*s->tmp;
+	int r = 0;
+
+	if (s->is_dir)
+		r = fchmod(s->fd, 0700) < 0 ? ret_nerrno() : emptied(s->fd, here ? &s->made : NULL);
+	if (here)
 		(void)fchmod(s->fd, s->mode);
+	else if (r == 0)
+		(void)unlinkat(s->parent, s->tmp, s->is_dir ? AT_REMOVEDIR : 0);
 }
 
 /* Some file systems tell of a failed write only when a descriptor is closed; ours has the lock, and stays. */
@@ -341,6 +358,7 @@ int staged_end(struct staged *s, int r, struct diag *diag)
 		diag_set(diag, r, "cannot make %s: %s", s->dest, err_text(r));
 		take_away(s);
 	}
+	buf_release(&s->made);
 	cleanup_fdp(&s->fd);
 	cleanup_fdp(&s->parent);
 	return r;

@@ -17,6 +17,7 @@ struct writing {
 	struct progress *p;
 	struct diag *diag;
 	struct image_out *done;
+	struct staged *to;
 	int root; /* of the destination */
 	int fd;   /* the directory that is being filled */
 	bool is_root;
@@ -191,17 +192,28 @@ static int special(struct writing *w, struct ovl *o, const struct tree_entry *t)
 	return r < 0 ? fail(w, ret_nerrno(), "make") : put_attr(w, o, t, -1);
 }
 
-static int enter(void *arg, struct ovl *o, const struct tree_entry *t)
+static int make(struct writing *w, struct ovl *o, const struct tree_entry *t)
 {
-	struct writing *w = arg;
-
-	w->path = t->path;
-	w->done->entries++;
 	if (t->link)
 		return link_name(w, t);
 	if (S_ISDIR(t->st->st_mode))
 		return directory(w, t);
 	return S_ISREG(t->st->st_mode) ? regular(w, o, t) : special(w, o, t);
+}
+
+static int enter(void *arg, struct ovl *o, const struct tree_entry *t)
+{
+	const bool top = *t->path && !strchr(t->path, '/');
+	struct writing *w = arg;
+	int r = top ? staged_make(w->to, t->name) : 0;
+
+	w->path = t->path;
+	w->done->entries++;
+	if (r == 0)
+		r = make(w, o, t);
+	if (r == -EEXIST && top)
+		staged_not_made(w->to);
+	return r;
 }
 
 static int leave(void *arg, struct ovl *o, const struct tree_entry *t)
@@ -220,15 +232,20 @@ static int leave(void *arg, struct ovl *o, const struct tree_entry *t)
 	return put_attr(w, o, t, dir);
 }
 
-static int fill(const struct image_export *o, int root, struct progress *p, struct diag *diag,
-		struct image_out *ret)
+static int fill(const struct image_export *o, struct staged *to, struct progress *p,
+		struct diag *diag, struct image_out *ret)
 {
-	struct writing w = {
-		.o = o, .p = p, .diag = diag, .done = ret, .is_root = geteuid() == 0, .root = root};
+	struct writing w = {.o = o,
+			    .p = p,
+			    .diag = diag,
+			    .done = ret,
+			    .is_root = geteuid() == 0,
+			    .to = to,
+			    .root = to->fd};
 	struct tree_visit v = {.enter = enter, .leave = leave, .arg = &w, .p = p};
 	int r;
 
-	w.fd = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	w.fd = openat(to->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (w.fd < 0)
 		return ret_nerrno();
 	r = tree_walk(o->store, o->layer, &v, diag);
@@ -242,5 +259,5 @@ int to_dir(const struct image_export *o, struct progress *p, struct diag *diag,
 	struct staged s;
 	int r = staged_dir(&s, o->dest, diag);
 
-	return r < 0 ? r : staged_end(&s, fill(o, s.fd, p, diag, ret), diag);
+	return r < 0 ? r : staged_end(&s, fill(o, &s, p, diag, ret), diag);
 }

@@ -194,6 +194,70 @@ for kind in "dir", "oci":
         os.chmod("kept", 0o755)
         shutil.rmtree("kept")
 
+print("== into the directory that one is in")
+os.mkdir("dest")
+had = os.stat("dest").st_ino
+for dest, cwd in (".", "dest"), (here + "/dest/", "dest"):
+    says(0, "", "export", "dir", "big", dest, cwd=cwd)
+    check(os.stat("dest").st_ino == had and len(os.listdir("dest")) == 2, f"export to {dest} in it: it is the same one", os.listdir("dest"))
+    subprocess.run("chmod -R u+rwx dest && rm -r dest/*", shell=True, check=True)
+r = says(1, "File too large", "export", "dir", "big", ".", cwd="dest", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (600000, 600000)))
+check(os.listdir("dest") == [], "it is empty again after one that fails", os.listdir("dest"))
+
+
+def in_place(kind, what):
+    """@what is done while an export that fills ./dest where it is has made its first name and no other."""
+    for _ in range(50):
+        p = subprocess.Popen([rattan, "export", kind, "big", "."], cwd="dest", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        fs = []
+        while p.poll() is None:
+            fs = fs or admin(p.pid)
+            if fs and os.listdir("dest"):
+                os.kill(fs[0], signal.SIGSTOP)
+                break
+        if p.poll() is None and os.listdir("dest") in (["a"], ["blobs"]):
+            what(p, fs[0])
+            return p.communicate(timeout=LIMIT), p.returncode
+        if fs and p.poll() is None:
+            os.kill(fs[0], signal.SIGCONT)
+        p.communicate(timeout=LIMIT)
+        subprocess.run("chmod -R u+rwx dest && rm -rf dest/*", shell=True, check=True)
+    check(False, f"export {kind}: was never seen at work in place")
+    done()
+
+
+def put_mine(name):
+    os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+    with open(name, "w") as f:
+        f.write("mine\n")
+
+
+def with_mine(p, fs):
+    put_mine("dest/mine")
+    put_mine("dest/photos/one")
+    stopped(p, fs)
+
+
+def in_the_way(name):
+    def put(p, fs):
+        put_mine(name)
+        os.kill(fs, signal.SIGCONT)
+    return put
+
+
+for kind, way in ("dir", "dest/d/mine"), ("oci", "dest/index.json"):
+    (_, err), code = in_place(kind, with_mine)
+    check(code == -signal.SIGINT and sorted(os.listdir("dest")) == ["mine", "photos"] and os.listdir("dest/photos") == ["one"],
+          f"export {kind}: what came meanwhile stays when it is stopped", (code, err, os.listdir("dest")))
+    shutil.rmtree("dest/photos")
+    os.remove("dest/mine")
+    (_, err), code = in_place(kind, in_the_way(way))
+    check(code != 0 and "File exists" in err and [os.path.join(d, f) for d, _, fs in os.walk("dest") for f in fs] == [way],
+          f"export {kind}: what came meanwhile and is in the way stays, and nothing else", (code, err, os.listdir("dest")))
+    shutil.rmtree("dest")
+    os.mkdir("dest")
+shutil.rmtree("dest")
+
 print("== what cannot be taken away is named")
 if os.geteuid():
     os.mkdir("dest.rattan-partial-7")
