@@ -236,6 +236,13 @@ static int bring(const struct apply_calls *c, struct plan *p, int base, const st
 	return r;
 }
 
+/* Of a directory that the environment shows at several places there are several runs, of one time. */
+static bool is_part(const struct trail *t, const struct apply_job *j)
+{
+	return t->time.tv_sec == j->when.tv_sec && t->time.tv_nsec == j->when.tv_nsec && t->env &&
+	       !strcmp(t->env, j->env);
+}
+
 /* Somebody else has applied, or taken back, since the list of changes was made. */
 static int check_since(int base, const struct apply_job *j, struct diag *diag)
 {
@@ -246,7 +253,8 @@ static int check_since(int base, const struct apply_job *j, struct diag *diag)
 	while (r == 0 && n-- > 0 && ids[n] > *j->since) {
 		cleanup_trail struct trail t = {.dir_fd = -1, .fd = -1};
 
-		if (trail_load(base, ids[n], &t) == 0 && t.root && !strcmp(t.root, j->host))
+		if (trail_load(base, ids[n], &t) == 0 && t.root && !strcmp(t.root, j->host) &&
+		    !is_part(&t, j))
 			r = diag_set(diag, -EAGAIN,
 				     "something else was applied to %s, or taken back, meanwhile; "
 				     "apply again",

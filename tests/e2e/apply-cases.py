@@ -151,6 +151,14 @@ r = p.unapply()
 check(r.returncode == 0 and p.read("moves") == b"m\n" and q.read("moves") == "FileNotFoundError" and q.read("b") == b"b\n", "one unapply takes both back", r.stderr)
 check(p.unapply().returncode == 0 and (snapshot(p.host), snapshot(q.host)) == before, "and the first one", str(differ(snapshot(p.host), before[0]) + differ(snapshot(q.host), before[1])))
 
+# ---- one host directory at two places ----
+p = Project("twice", {"f": "1\n"}, "/workspace/x")
+p.over.append(f"{p.host}=/workspace/y")
+p.sh("echo n > /workspace/x/n; echo m > /workspace/y/m")
+r = p.apply()
+check(r.returncode == 0 and p.read("n") == b"n\n" and p.read("m") == b"m\n", "what was changed at either place comes at once", r.stdout + r.stderr)
+check(p.unapply().returncode == 0 and sorted(os.listdir(p.host)) == ["f"], "and goes together", os.listdir(p.host))
+
 # ---- somebody plants links, and exchanges files, while it runs ----
 p = Project("swaps", {"f": "f\n", "d/x": "x\n", "e": "e\n"})
 outside = f"{here}/aside"
