@@ -144,6 +144,15 @@ said = prov("grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status; tr '\\0' '\\n' 
 check(said == ["NoNewPrivs:", "1", "Seccomp:", "2"], "confined as every command", said)
 check("provision" in rt("run", "--provision", "--bind-cwd", "-c", "true").stderr, "not with what is the host's")
 
+if shutil.which("python3"):
+    talk = """python3 - <<'P'
+import socket
+s = socket.socket(socket.AF_UNIX); s.bind("/workspace/socket"); s.listen()
+c = socket.socket(socket.AF_UNIX); c.connect("/workspace/socket"); print("talks")
+P"""
+    check(prov(talk, "--allow-domain", "example.com") == "talks\n", "scripts talk to what they start, also with a network")
+    check(rt("run", "-e", "t", "--allow-domain", "example.com", "-c", talk).stdout == "", "commands with a network do not: a socket could be the host's")
+
 # ---- nothing half ----
 
 prov("rm -rf /workspace/d; touch /usr/half; exit 3", code=3)
