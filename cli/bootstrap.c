@@ -366,7 +366,7 @@ static int run(int argc, char **argv)
 		{"allow-local-binding", 0, CLI_FLAG, &a.local, NULL,
 		 "debian: the mirror may be on this machine's loopback"},
 		{"archive", 0, CLI_TEXT, &plan.archive, "FILE",
-		 "arch: the official bootstrap archive (.tar.zst, .tar.gz): a file, or a mirror's https://"},
+		 "arch: the official bootstrap archive (.tar.zst, .tar.gz): a file, or a mirror's https://; default: this host's pacman"},
 		{"sha256", 0, CLI_TEXT, &plan.sha256, "HEX", "arch: its digest"},
 		{"signature", 0, CLI_TEXT, &plan.signature, "FILE",
 		 "arch: its detached signature; of a mirror's archive: .sig beside it"},
@@ -400,7 +400,9 @@ const struct cli_command cmd_bootstrap = {
 		"the date of the mirror's release, is the latest time in it.\n\n"
 		"arch: the bootstrap archive, which has to be what --sha256 says, or signed by somebody of\n"
 		"--keyring, or both; curl or wget of this host fetches it from a mirror. In it pacman is set up, a user 1000 and the mirror list are made, and the\n"
-		"packages and directories of --config are put; the network is the mirrors alone.\n\n"
+		"packages and directories of --config are put; the network is the mirrors alone.\n"
+		"Without --archive pacman of this host makes the tree: base and the packages of --config, signed by\n"
+		"whom this host's pacman trusts or by a key of --keyring, from the mirrors of --config or of this host.\n\n"
 		"What fails leaves nothing. run --base NAME@ID demands that the base is what was made.\n\n"
 		"A --config:\n"
 		"  { \"archive\": \"archlinux-bootstrap-x86_64.tar.zst\", \"sha256\": \"...\",\n"

@@ -68,3 +68,7 @@ struct bootstrap_plan;
 int bootstrap_debian(const struct boot_args *a);
 /* @plan: what the command line says; released here. */
 int bootstrap_arch(const struct boot_args *a, struct bootstrap_plan *plan);
+/* The tree of @packages, names with blanks between them, unpacked and installed in the last environment; @servers: lines of a list of
+ * mirrors, which b->net reaches. -1, or an exit code, told. */
+int bootstrap_by_pacman(struct boot *b, const struct bootstrap_plan *p, const char *servers,
+			const char *packages) MUST_USE;

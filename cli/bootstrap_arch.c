@@ -1,4 +1,4 @@
-/* rattan bootstrap arch, from the official archive: pacman of the tree itself does the work, as its root. */
+/* rattan bootstrap arch, from the official archive or by the host's pacman: pacman of the tree itself does the work, as its root. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,9 +59,48 @@ static const char last_script[] =
 static const char put_script[] = "set -eu; mkdir -p \"$1\"\n"
 				 "exec tar -C \"$1\" -xpf - --no-same-owner\n";
 
+#define HOST_LIST "/etc/pacman.d/mirrorlist"
+#define LIST_MAX  (1u << 20)
+
+struct serving {
+	struct boot *b;
+	struct buf servers; /* for the mirror list */
+	struct diag diag;
+};
+
+static int add_mirror(void *arg, const struct pacman_mirror *m)
+{
+	struct serving *s = arg;
+	int r = buf_printf(&s->servers, "Server = %s\n", m->server);
+
+	if (r == 0)
+		r = net_allow(&s->b->net, m->host, &s->diag);
+	s->b->net.local |= m->local;
+	return r;
+}
+
+/* Who lets this host's pacman work, and names no mirror, means the host's. */
+static int host_mirrors(struct serving *s, const char *const *own)
+{
+	cleanup_buf struct buf list = {0};
+	int r = io_read_file(AT_FDCWD, HOST_LIST, LIST_MAX, &list);
+
+	if (r == 0)
+		r = pacman_mirrors((const char *)list.data, list.len, own, add_mirror, s);
+	return r < 0 && r != -ENOENT ? r
+	       : s->servers.len
+		       ? 0
+		       : diag_set(
+				 &s->diag, -EINVAL,
+				 "packages come from a mirror, and this host's " HOST_LIST
+				 " has none that is known: name one in \"mirrors\" of a --config, "
+				 "best one of a day, as "
+				 "https://archive.archlinux.org/repos/2026/01/15, so that the same "
+				 "comes again");
+}
+
 /* Servers for the mirror list, and the hosts that may be reached. */
-static int mirrors(struct boot *b, const struct bootstrap_plan *p, const char *const *own,
-		   struct buf *servers, struct diag *diag)
+static int mirrors(struct serving *s, const struct bootstrap_plan *p, const char *const *own)
 {
 	const cJSON *v;
 	int r = 0;
@@ -71,39 +110,40 @@ static int mirrors(struct boot *b, const struct bootstrap_plan *p, const char *c
 		struct pacman_mirror m;
 
 		if (r == 0)
-			r = pacman_check_mirror(v->valuestring, own, &m, diag);
+			r = pacman_check_mirror(v->valuestring, own, &m, &s->diag);
 		if (r == 0)
-			r = buf_printf(servers, "Server = %s\n", m.server);
-		if (r == 0)
-			r = net_allow(&b->net, m.host, diag);
-		if (r == 0)
-			b->net.local |= m.local;
+			r = add_mirror(s, &m);
 	}
-	return r;
+	if (r == 0 && !p->archive && !s->servers.len)
+		r = host_mirrors(s, own);
+	return r == 0 ? buf_put(&s->servers, "", 1) : r;
 }
 
-static int set_up(struct boot *b, const struct bootstrap_plan *p, const char *const *own)
+static int list_packages(const struct bootstrap_plan *p, struct buf *to)
 {
-	cleanup_buf struct buf servers = {0}, packages = {0};
-	struct diag diag = {0};
-	int r = mirrors(b, p, own, &servers, &diag);
+	/* Arch's own archive is this, too. */
+	int r = p->archive ? 0 : buf_puts(to, "base");
 	const cJSON *v;
 
 	cJSON_ArrayForEach(v, p->packages) if (r == 0) r =
-		buf_printf(&packages, "%s%s", packages.len ? " " : "", v->valuestring);
-	if (r < 0)
-		return cli_fail_errno(r, &diag, "bootstrap");
-	return boot_run(b, &(struct boot_step){
-				   .base = b->base,
-				   .what = "setting up",
-				   .script = set_up_script,
-				   .words =
-					   (const char *const[]){
-						   servers.len ? (const char *)servers.data : "",
-						   packages.len ? (const char *)packages.data : "",
-						   p->refresh ? "yes" : "", NULL},
-				   .online = servers.len > 0,
-				   .out_fd = -1});
+		buf_printf(to, "%s%s", to->len ? " " : "", v->valuestring);
+	return r == 0 ? buf_put(to, "", 1) : r;
+}
+
+/* Of a tree that the host's pacman has made, packages are there. */
+static int set_up(struct boot *b, const struct bootstrap_plan *p, const char *servers,
+		  const char *packages)
+{
+	return boot_run(
+		b,
+		&(struct boot_step){
+			.base = b->base,
+			.what = "setting up",
+			.script = set_up_script,
+			.words = (const char *const[]){servers, p->archive ? packages : "",
+						       p->archive && p->refresh ? "yes" : "", NULL},
+			.online = p->archive && *servers,
+			.out_fd = -1});
 }
 
 static int put_directories(struct boot *b, const struct bootstrap_plan *p)
@@ -245,6 +285,30 @@ static int take_archive(struct boot *b, struct bootstrap_plan *p, const char *co
 	return r;
 }
 
+static int fill(struct boot *b, const struct bootstrap_plan *p, const char *const *own)
+{
+	struct serving s = {.b = b};
+	cleanup_buf struct buf packages = {0};
+	int r = mirrors(&s, p, own);
+
+	if (r == 0)
+		r = list_packages(p, &packages);
+	if (r < 0) {
+		r = cli_fail_errno(r, &s.diag, "bootstrap");
+	} else {
+		const char *servers = (const char *)s.servers.data;
+		const char *what = (const char *)packages.data;
+
+		if (p->archive)
+			boot_env(b);
+		r = p->archive ? -1 : bootstrap_by_pacman(b, p, servers, what);
+		if (r == -1)
+			r = set_up(b, p, servers, what);
+	}
+	buf_release(&s.servers);
+	return r;
+}
+
 static int make(struct boot *b, struct bootstrap_plan *p, const char *const *own)
 {
 	char start[24];
@@ -252,11 +316,9 @@ static int make(struct boot *b, struct bootstrap_plan *p, const char *const *own
 
 	/* Clocks of files are a little behind. */
 	(void)snprintf(start, sizeof(start), "%lld", (long long)time(NULL) - 2);
-	r = take_archive(b, p, own);
-	if (r == -1) {
-		boot_env(b);
-		r = set_up(b, p, own);
-	}
+	r = p->archive ? take_archive(b, p, own) : -1;
+	if (r == -1)
+		r = fill(b, p, own);
 	if (r == -1)
 		r = put_directories(b, p);
 	return r == -1 ? finish(b, start) : r;

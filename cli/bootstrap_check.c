@@ -15,7 +15,7 @@
 
 #define PIECE        (1u << 20)
 #define ARCH_KEYRING "/usr/share/pacman/keyrings/archlinux.gpg"
-#define GPGV_KEYRING "/usr/share/keyrings/archlinux-archive-keyring.gpg"
+#define GPGV_KEYRING "/usr/share/keyrings/archlinux.gpg" /* where Debian has it */
 
 static int sum(int fd, uint64_t size, EVP_MD_CTX *ctx, char ret[static 65], struct diag *diag)
 {

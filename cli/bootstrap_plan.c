@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/io.h"
@@ -106,7 +107,7 @@ static int check_packages(const struct bootstrap_plan *p, struct diag *diag)
 		cJSON_IsString(v)
 			? pacman_check_package(v->valuestring, diag)
 			: diag_set(diag, -EINVAL, "each of \"packages\" has to be a text");
-	if (r == 0 && (p->refresh || cJSON_GetArraySize(p->packages)) &&
+	if (r == 0 && p->archive && (p->refresh || cJSON_GetArraySize(p->packages)) &&
 	    !cJSON_GetArraySize(p->mirrors))
 		return diag_set(
 			diag, -EINVAL,
@@ -135,6 +136,20 @@ static int check_directories(const struct bootstrap_plan *p, struct diag *diag)
 	return 0;
 }
 
+/* Without an archive. */
+static int check_host(const struct bootstrap_plan *p, struct diag *diag)
+{
+	if (p->sha256 || p->signature)
+		return diag_set(diag, -EINVAL, "%s is an archive's: name that with --archive",
+				p->sha256 ? "--sha256" : "--signature");
+	if (access(PACMAN_PATH, X_OK) < 0)
+		return diag_set(
+			diag, -EINVAL,
+			"an archive is needed: --archive archlinux-bootstrap-x86_64.tar.zst; or "
+			"a pacman on this host, which makes the base of packages");
+	return 0;
+}
+
 int bootstrap_plan_load(struct bootstrap_plan *p, const char *config, const char *const *own,
 			struct diag *diag)
 {
@@ -143,9 +158,8 @@ int bootstrap_plan_load(struct bootstrap_plan *p, const char *config, const char
 
 	cJSON_ArrayForEach(v, p->config) if (r == 0) r = take(p, v, diag);
 	if (r == 0 && !p->archive)
-		r = diag_set(diag, -EINVAL,
-			     "an archive is needed: --archive archlinux-bootstrap-x86_64.tar.zst");
-	if (r == 0 && !p->sha256 && !p->signature && !bootstrap_is_url(p->archive))
+		r = check_host(p, diag);
+	else if (r == 0 && !p->sha256 && !p->signature && !bootstrap_is_url(p->archive))
 		r = diag_set(diag, -EINVAL,
 			     "who says that the archive is Arch's? --sha256 names its digest, "
 			     "--signature a file that archlinux-keyring has signed");

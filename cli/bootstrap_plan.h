@@ -13,11 +13,13 @@
 /* ---- bootstrap_plan.c: the command line and the file of --config, which has the same names ---- */
 
 struct bootstrap_plan {
-	const char *archive; /* a path of this machine, or where a mirror has it; required */
-	const char *sha256;  /* 64 hexadecimal digits; or */
+	const char *
+		archive; /* a path of this machine, or where a mirror has it; NULL: this machine's pacman makes the tree */
+	const char *sha256; /* 64 hexadecimal digits; or */
 	const char *
 		signature; /* a detached one, as archive; one of the two is required, but for an archive of a mirror, which has it beside it */
-	const char *keyring; /* of gpgv, that has made it; NULL: Arch's, of the host's package */
+	const char *
+		keyring; /* of gpgv, that has made it; NULL: Arch's, of the host's package. Without an archive of gpg, of those who may have signed packages; NULL: this host's pacman's */
 	const cJSON *mirrors, *packages, *directories; /* arrays that are checked; NULL: none */
 	bool refresh;  /* all packages of the archive are brought up to date, too */
 	cJSON *config; /* owns what the rest lends; NULL: there is none */

@@ -2,36 +2,18 @@
 # rattan bootstrap arch: from a bootstrap archive and a signed repository of the test's own, built with the distribution's pacman
 # tools and served on loopback; wrong digests, signatures, mirrors, packages and repositories leave nothing; the base is sealed.
 # timeout: 900
-import functools
 import hashlib
-import http.server
-import io
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
-import tarfile
-import threading
 import time
 
-from lib import check, done, here, rattan, skip
+from lib import check, done, here, rattan
 
-TOOLS = "pacman", "repo-add", "gpg", "gpgv", "bsdtar", "zstd"
-for t in TOOLS:
-    if not shutil.which(t):
-        skip(f"there is no {t}")
-os.environ.update(RATTAN_DATA_DIR=f"{here}/store", HOME=f"{here}/home", GNUPGHOME=f"{here}/gpg", TMPDIR=f"{here}/tmp")
-for d in "home", "tmp", "repo/core/os/x86_64":
-    os.makedirs(d)
-os.makedirs("gpg", mode=0o700)
-
-
-def sh(line, **kw):
-    r = subprocess.run(["bash", "-ec", line], capture_output=True, text=True, **kw)
-    check(r.returncode == 0, line, r.stdout + r.stderr)
-    return r.stdout
+import archmirror
+from archmirror import mirror, package, publish, sh, top
 
 
 def rt(*args):
@@ -51,85 +33,14 @@ def left():
             [e["name"] for e in json.loads(rt("env", "list", "--json").stdout or "[]")], os.listdir(f"{here}/tmp"))
 
 
-# ---- a repository, signed ----
-
-sh("gpg --batch --quiet --passphrase '' --quick-gen-key 'Signer <signer@example.com>' ed25519 sign never; gpg --export > signer.gpg")
-key = re.search(r"fpr:+([0-9A-F]+):", sh("gpg --with-colons --fingerprint")).group(1)
-
-
-def package(name, version, text):
-    """What makepkg makes, without the minute that its shell takes on a busy machine."""
-    files = {".PKGINFO": (f"pkgname = {name}\npkgbase = {name}\npkgver = {version}-1\npkgdesc = a test\nurl = https://example.com\nbuilddate = 1700000000\n"
-                          f"packager = Signer <signer@example.com>\nsize = 100\narch = any\nlicense = MIT\n", 0o644, 0, 0),
-             ".INSTALL": (f"post_install() {{ echo {text} > /var/lib/{name}/installed; }}\n", 0o644, 0, 0),
-             f"usr/bin/{name}": (f"#!/bin/sh\necho {text}\n", 0o755, 0, 0), f"var/lib/{name}/data": ("data\n", 0o640, 33, 44)}
-    raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w") as t:
-        for path, (data, mode, uid, gid) in files.items():
-            parts = path.split("/")
-            for n in range(1, len(parts)):
-                d = tarfile.TarInfo("/".join(parts[:n]))
-                d.type, d.mode, d.mtime = tarfile.DIRTYPE, 0o755, 1700000000
-                if d.name not in t.getnames():
-                    t.addfile(d)
-            e = tarfile.TarInfo(path)
-            e.size, e.mode, e.uid, e.gid, e.mtime = len(data), mode, uid, gid, 1700000000
-            t.addfile(e, io.BytesIO(data.encode()))
-    at = f"{here}/repo/core/os/x86_64/{name}-{version}-1-any.pkg.tar.zst"
-    r = subprocess.run(["zstd", "-q", "-o", at], input=raw.getvalue(), capture_output=True)
-    check(r.returncode == 0, f"pack {name}", r.stderr)
-    sh(f"gpg --batch --quiet --detach-sign {at}")
-
-
-def publish():
-    sh("cd repo/core/os/x86_64 && rm -f core.* && repo-add --quiet --sign core.db.tar.gz *.pkg.tar.zst")
-
-
 package("hello-rattan", "1.0", "hello-one")
 package("other-rattan", "1.0", "other-one")
 publish()
 
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *a):
-        pass
-
-
-web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=f"{here}/repo"))
-threading.Thread(target=web.serve_forever, daemon=True).start()
-mirror = f"http://127.0.0.1:{web.server_port}"
-conf = os.environ["XDG_CONFIG_HOME"] + "/rattan/config.json"
-settings = json.load(open(conf))
-json.dump(dict(settings, pacman_mirrors=[mirror]), open(conf, "w"))
-
 # ---- an archive as Arch makes them: one directory, in which there is pacman ----
 
-top = "arch/root.x86_64"
-os.makedirs(f"{top}/usr/bin")
-for p in ("bash", "pacman", "sed", "grep", "cat", "rm", "mkdir", "chown", "chmod", "gpg", "gpgconf", "gpgsm", "ls", "stat", "tar", "bsdtar", "id", "sleep", "cp", "tail", "find", "touch", "date", "cksum", "mv", "sort"):
-    src = shutil.which(p)
-    if not src:
-        continue
-    shutil.copy(src, f"{top}/usr/bin/{p}")
-    for line in subprocess.run(["ldd", src], capture_output=True, text=True).stdout.splitlines():
-        lib = next((w for w in line.split() if w.startswith("/")), None)
-        if lib and not os.path.exists(top + lib):
-            os.makedirs(os.path.dirname(top + lib), exist_ok=True)
-            shutil.copy(os.path.realpath(lib), top + lib)
-os.symlink("usr/bin", f"{top}/bin")
-os.symlink("bash", f"{top}/usr/bin/sh")
-for d in "etc/pacman.d/gnupg", "var/lib/pacman/local", "var/cache/pacman/pkg", "root", "tmp", "var/log", "dev", "proc", "sys", "run":
-    os.makedirs(f"{top}/{d}")
-for name, text in {"pacman.conf": "[options]\nHoldPkg = pacman\nArchitecture = x86_64\nCheckSpace\nSigLevel = Required\n[core]\nInclude = /etc/pacman.d/mirrorlist\n",
-                   "passwd": "root:x:0:0::/root:/bin/bash\n", "group": "root:x:0:\n", "shadow": "root:!:::::::\n", "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
-                   "pacman.d/mirrorlist": "#Server = https://geo.mirror.pkgbuild.com/$repo/os/$arch\n"}.items():
-    with open(f"{top}/etc/{name}", "w") as f:
-        f.write(text)
-os.link(f"{top}/etc/passwd", f"{top}/etc/passwd-")
-os.makedirs("kr", mode=0o700)  # a short path: a socket is made in it
-sh(f"export GNUPGHOME={here}/kr; gpg --batch --quiet --import signer.gpg; "
-   f"echo {key}:6: | gpg --batch --quiet --import-ownertrust; gpgconf --kill all; rm -f kr/S.* kr/*~ kr/.#*; rmdir {top}/etc/pacman.d/gnupg; mv kr {top}/etc/pacman.d/gnupg; "
-   f"[ ! -d /usr/lib/locale/C.utf8 ] || {{ mkdir -p {top}/usr/lib/locale; cp -r /usr/lib/locale/C.utf8 {top}/usr/lib/locale/; }}")
+archmirror.tree()
+archmirror.keys()
 with open("arch/pkglist.x86_64.txt", "w") as f:
     f.write("pacman\n")
 sh("tar --sort=name --owner=0 --group=0 --numeric-owner -I zstd -cf boot.tar.zst -C arch pkglist.x86_64.txt root.x86_64; gpg --batch --quiet --yes --detach-sign boot.tar.zst")
@@ -152,7 +63,7 @@ nothing = left()
 ok = plan("ok")
 for words, code, args in (
         ("or arch and a name", 2, ["arch"]), ("neither debian nor arch", 2, ["gentoo", "x"]), ("--mirror is for debian", 2, ["arch", "x", "--mirror", "http://x"]),
-        ("--archive is for arch", 2, ["debian", "x", "--archive", "x"]), ("an archive is needed", 2, ["arch", "x"]),
+        ("--archive is for arch", 2, ["debian", "x", "--archive", "x"]), ("--sha256 is an archive's", 2, ["arch", "x", "--sha256", "0" * 64]),
         ("is refused", 2, ["arch", "x", "--archive", "https://evil.example.com/a.tar.zst"]),
         ("fetching failed", 1, ["arch", "x", "--archive", f"{mirror}/iso/none.tar.zst", "--sha256", "0" * 64]),
         ("fetching failed", 1, ["arch", "x", "--archive", f"{mirror}/iso/unsigned.tar.zst", "--keyring", f"{here}/signer.gpg"]),
@@ -204,16 +115,7 @@ r = rt("fsck")
 check(r.returncode == 0, "the store is whole", r.stdout + r.stderr)
 
 says(0, "is", "bootstrap", "arch", "again", *ok)
-
-
-def tree(name):
-    """All that a base has."""
-    with tarfile.open(fileobj=io.BytesIO(subprocess.run([rattan, "export", "tar", name, "-"], capture_output=True).stdout)) as t:
-        return {m.name: (m.mode, m.uid, m.gid, m.mtime, m.type, m.linkname, m.isreg() and hashlib.sha256(t.extractfile(m).read()).hexdigest())
-                for m in t}
-
-
-one, two = tree("arch"), tree("again")
+one, two = (archmirror.look(rattan, n) for n in ("arch", "again"))
 check(one == two and len(one) > 100, "made again it is the same", {n for n in one if one[n] != two.get(n)})
 
 print("== stopped")
