@@ -12,13 +12,22 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "mcp/files/fsio.h"
+#include "mcp/files/lister.h"
+#include "mcp/files/names.h"
 #include "mcp/files/pattern.h"
 
 enum {
 	DEPTH_MAX = 200,
-	AHEAD = 32, /* names */
+	AHEAD = 32,     /* names */
+	AHEAD_DIRS = 2, /* whose names are listed before their turn */
+	LIST_FROM = 4,  /* directories: to start a thread takes as long as to list some */
 	IGNORE_FILE_MAX = 1 << 20
 };
+
+static struct names_opts names_opts(const struct walk_opts *o)
+{
+	return (struct names_opts){.hidden = o->hidden, .dirs_first = o->dirs_first};
+}
 
 /* The rules of one directory; a chain up to the repository's top. */
 struct level {
@@ -33,98 +42,9 @@ struct walker {
 	char path[PATH_MAX]; /* of the current entry */
 	size_t start;        /* length of the start's path with its "/" */
 	unsigned depth;
+	struct lister *lister; /* NULL: not yet, or it cannot be had */
+	unsigned long dirs;    /* entered */
 };
-
-struct name {
-	unsigned char type;
-	bool judged, ignored; /* the second once the first */
-	char *s;
-};
-struct names {
-	struct name *v;
-	size_t n, cap;
-	unsigned ignore; /* enum ignore_file: those that are there */
-};
-
-enum ignore_file {
-	IGNORE_EXCLUDE = 1 << 0,
-	IGNORE_GIT = 1 << 1,
-	IGNORE_PLAIN = 1 << 2,
-	IGNORE_ANY = IGNORE_EXCLUDE | IGNORE_GIT | IGNORE_PLAIN
-};
-
-static void names_release(struct names *l)
-{
-	for (size_t i = 0; i < l->n; i++)
-		free(l->v[i].s);
-	free(l->v);
-}
-
-static int names_add(struct names *l, const char *s, unsigned char type)
-{
-	if (l->n == l->cap) {
-		size_t cap = l->cap ? l->cap * 2 : 32;
-		struct name *v = realloc(l->v, cap * sizeof(*v));
-
-		if (!v)
-			return -ENOMEM;
-		l->v = v;
-		l->cap = cap;
-	}
-	l->v[l->n] = (struct name){.type = type, .s = strdup(s)};
-	return l->v[l->n].s ? (l->n++, 0) : -ENOMEM;
-}
-
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(((const struct name *)a)->s, ((const struct name *)b)->s);
-}
-
-static int by_kind(const void *a, const void *b)
-{
-	bool da = ((const struct name *)a)->type == DT_DIR,
-	     db = ((const struct name *)b)->type == DT_DIR;
-
-	return da != db ? db - da : by_name(a, b);
-}
-
-static unsigned char type_of(int dir_fd, const struct dirent *e)
-{
-	struct stat st;
-
-	if (e->d_type != DT_UNKNOWN)
-		return e->d_type;
-	if (fstatat(dir_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return DT_UNKNOWN;
-	return (unsigned char)IFTODT(st.st_mode);
-}
-
-static unsigned ignore_file(const char *name)
-{
-	return !strcmp(name, ".git")         ? IGNORE_EXCLUDE
-	       : !strcmp(name, ".gitignore") ? IGNORE_GIT
-	       : !strcmp(name, ".ignore")    ? IGNORE_PLAIN
-					     : 0;
-}
-
-static int list(DIR *dir, const struct walk_opts *o, struct names *ret)
-{
-	const struct dirent *e;
-	int r = 0;
-
-	while (r >= 0 && (errno = 0, e = readdir(dir))) {
-		ret->ignore |= e->d_name[0] == '.' ? ignore_file(e->d_name) : 0;
-		if (e->d_name[0] == '.' &&
-		    (!o->hidden || !e->d_name[1] || (e->d_name[1] == '.' && !e->d_name[2])))
-			continue;
-		r = names_add(ret, e->d_name, type_of(dirfd(dir), e));
-	}
-	if (r >= 0 && errno)
-		r = ret_nerrno();
-	if (ret->n)
-		qsort(ret->v, ret->n, sizeof(*ret->v), o->dirs_first ? by_kind : by_name);
-	return r;
-}
 
 /* ---- ignore rules ---- */
 
@@ -233,11 +153,21 @@ static int load_above(int root_fd, const char *path, struct level **ret)
 
 /* ---- the walk ---- */
 
-static int visit_dir(struct walker *w, int fd, size_t len, struct level *up);
+static int visit_dir(struct walker *w, struct names *names, size_t len, struct level *up);
+
+/* From some directories on it is worth a thread to list the next ones. */
+static void want_lister(struct walker *w)
+{
+	struct names_opts o = names_opts(w->o);
+
+	if (w->o->ahead && ++w->dirs == LIST_FROM && lister_new(&o, &w->lister) < 0)
+		w->lister = NULL; /* one thread does, too */
+}
 
 static int enter(struct walker *w, int dir_fd, const char *name, size_t len, struct level *here)
 {
-	int fd, r;
+	struct names_opts o = names_opts(w->o);
+	struct names names;
 
 	if (w->o->max_depth && w->depth >= w->o->max_depth)
 		return 0;
@@ -245,15 +175,16 @@ static int enter(struct walker *w, int dir_fd, const char *name, size_t len, str
 		w->counts->too_deep++;
 		return 0;
 	}
-	fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0) {
-		if (errno == ESTALE || errno == ENOTCONN)
-			return ret_nerrno();
+	want_lister(w);
+	if (!w->lister || !lister_take(w->lister, dir_fd, name, &names))
+		names_below(dir_fd, name, &o, &names);
+	if (!names.dir) {
+		if (names.r == -ESTALE || names.r == -ENOTCONN || names.r == -ENOMEM)
+			return names.r;
 		w->counts->unreadable++;
 		return 0;
 	}
-	r = visit_dir(w, fd, len, here);
-	return r;
+	return visit_dir(w, &names, len, here);
 }
 
 /* @n's path becomes the walker's. @len: length of the directory's, without "/". */
@@ -309,49 +240,77 @@ static int visit(struct walker *w, int dir_fd, struct name *n, size_t len, struc
 	return enter(w, dir_fd, n->s, len, here);
 }
 
-/* Takes @fd. @len: length of the directory's path without "/". */
-static int visit_dir(struct walker *w, int fd, size_t len, struct level *up)
+/* The next directories after @i, each once. @asked: how far they were. */
+static void list_ahead(struct walker *w, struct names *l, size_t i, size_t *asked, size_t len,
+		       const struct level *here)
 {
-	__attribute__((cleanup(names_release))) struct names names = {0};
-	struct level here = {.base = len + 1, .up = up};
-	cleanup_dir DIR *dir = fdopendir(fd);
-	int r;
+	unsigned n = 0;
 
-	if (!dir) {
-		r = ret_nerrno();
-		(void)close(fd);
-		return r;
+	if (!w->lister)
+		return;
+	for (i++; i < l->n && n < AHEAD_DIRS; i++) {
+		if (l->v[i].type != DT_DIR)
+			continue;
+		n++;
+		if (i < *asked || !set_path(w, &l->v[i], len) || judge(w, &l->v[i], here))
+			continue;
+		lister_ask(w->lister, dirfd(l->dir), l->v[i].s);
 	}
-	r = list(dir, w->o, &names);
+	*asked = i > *asked ? i : *asked;
+}
+
+static int visit_names(struct walker *w, struct names *l, size_t len, struct level *here)
+{
+	int fd = dirfd(l->dir), r = 0;
+	size_t asked = 0;
+
+	for (size_t i = 0; w->o->ahead && i < AHEAD && i < l->n; i++)
+		look_ahead(w, fd, &l->v[i], len, here);
+	for (size_t i = 0; !r && i < l->n; i++) {
+		if (w->o->ahead && i + AHEAD < l->n)
+			look_ahead(w, fd, &l->v[i + AHEAD], len, here);
+		if (!i || l->v[i].type == DT_DIR)
+			list_ahead(w, l, i, &asked, len, here);
+		if (!set_path(w, &l->v[i], len)) {
+			w->counts->too_deep++;
+			continue;
+		}
+		r = visit(w, fd, &l->v[i], len + 1 + strlen(l->v[i].s), here);
+	}
+	return r;
+}
+
+/* Takes @names. @len: length of the directory's path without "/". */
+static int visit_dir(struct walker *w, struct names *names, size_t len, struct level *up)
+{
+	struct level here = {.base = len + 1, .up = up};
+	int r = names->r;
+
 	if (r < 0 && r != -ENOMEM && r != -ESTALE && r != -ENOTCONN) {
 		w->counts->unreadable++;
 		r = 0;
 	}
 	if (r >= 0 && w->o->ignore)
-		r = load_level(fd, &here, names.ignore);
+		r = load_level(dirfd(names->dir), &here, names->ignore);
 	w->depth++;
-	for (size_t i = 0; w->o->ahead && !r && i < AHEAD && i < names.n; i++)
-		look_ahead(w, fd, &names.v[i], len, &here);
-	for (size_t i = 0; !r && i < names.n; i++) {
-		if (w->o->ahead && i + AHEAD < names.n)
-			look_ahead(w, fd, &names.v[i + AHEAD], len, &here);
-		if (!set_path(w, &names.v[i], len)) {
-			w->counts->too_deep++;
-			continue;
-		}
-		r = visit(w, fd, &names.v[i], len + 1 + strlen(names.v[i].s), &here);
-	}
+	if (r >= 0)
+		r = visit_names(w, names, len, &here);
 	w->depth--;
 	if (w->o->leave)
-		w->o->leave(w->o->arg, fd);
+		w->o->leave(w->o->arg, dirfd(names->dir));
+	if (w->lister)
+		lister_leave(w->lister, dirfd(names->dir));
 	ignore_release(&here.rules);
+	names_release(names);
 	return r;
 }
 
 int walk_tree(int root_fd, const char *path, const struct walk_opts *o, struct walk_counts *ret)
 {
 	cleanup_free struct walker *w = calloc(1, sizeof(*w));
+	struct names_opts no = names_opts(o);
 	struct level *above = NULL;
+	struct names names;
 	size_t len = strcmp(path, "/") ? strlen(path) : 0;
 	int fd, r;
 
@@ -372,7 +331,9 @@ int walk_tree(int root_fd, const char *path, const struct walk_opts *o, struct w
 		(void)close(fd);
 		return r;
 	}
-	r = visit_dir(w, fd, len, above);
+	names_of(fd, &no, &names);
+	r = names.dir ? visit_dir(w, &names, len, above) : names.r;
+	lister_free(w->lister);
 	free_levels(above);
 	return r;
 }
