@@ -33,23 +33,36 @@ static unsigned worth(unsigned waited)
 	return n;
 }
 
-/* SHARED. The next names of the directory that nobody has asked for. */
-static void collect(struct listing *l, unsigned want, struct ahead *a)
+/* SHARED. A file of the host that may be read. Of a directory of which that is not known yet nothing is. */
+static bool may_ahead(struct ovl *o, const struct node *dir, const struct listing_entry *e)
 {
+	if (!e || !e->host || !S_ISREG(e->type))
+		return false;
+	if (policy_trivial(o->policy))
+		return true;
+	return dir->pol != POL_UNKNOWN &&
+	       policy_may(o->policy, policy_child(o->policy, dir->pol, e->name, e->len)) &
+		       POLICY_MAY_READ;
+}
+
+/* SHARED. The next names of the directory that nobody has asked for. */
+static void collect(struct ovl *o, const struct node *dir, unsigned want, struct ahead *a)
+{
+	struct listing *l = dir->listing;
 	size_t from = atomic_load(&l->ahead), at;
 
 	do {
 		unsigned n = 0;
 
 		for (at = from; at < l->n && at - from < LOOK_MOST && n < want; at++)
-			n += l->slots[at] && l->slots[at]->host && S_ISREG(l->slots[at]->type);
+			n += may_ahead(o, dir, l->slots[at]);
 		if (at == from)
 			return;
 	} while (!atomic_compare_exchange_weak(&l->ahead, &from, at));
 	for (size_t i = from; i < at; i++) {
 		const struct listing_entry *e = l->slots[i];
 
-		if (e && e->host && S_ISREG(e->type) && (a->names[a->n] = strdup(e->name)))
+		if (may_ahead(o, dir, e) && (a->names[a->n] = strdup(e->name)))
 			a->n++;
 	}
 }
@@ -67,7 +80,7 @@ static void find_next(struct ovl *o, store_ino ino, struct ahead *a)
 		a->h = dir->src->h;
 		a->rel = want ? strdup(dir->rec.origin.rel) : NULL;
 		if (a->rel)
-			collect(dir->listing, want, a);
+			collect(o, dir, want, a);
 	}
 	unlock(o);
 }
@@ -80,7 +93,7 @@ void host_ahead(struct ovl *o, store_ino ino)
 	find_next(o, ino, &a);
 	if (a.n && hostsrc_dir(a.h, a.rel, &fd) == 0) {
 		for (unsigned i = 0; i < a.n; i++)
-			hostsrc_ahead(fd, a.names[i]);
+			hostsrc_ahead(a.h, fd, a.names[i]);
 		(void)close(fd);
 	}
 	for (unsigned i = 0; i < a.n; i++)

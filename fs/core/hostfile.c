@@ -355,10 +355,16 @@ void hostsrc_forget(struct hostsrc *h, const char *rel, uint64_t dev, uint64_t i
 		file_forget(h, rel, dev, ino);
 }
 
-void hostsrc_ahead(int dir_fd, const char *name)
+void hostsrc_ahead(const struct hostsrc *h, int dir_fd, const char *name)
 {
-	int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	struct stat st;
+	int fd;
 
+	/* Looked at first: to open what has come in its place, a pipe or a device, may do something. */
+	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
+	    !hostsrc_shown(h, &st))
+		return;
+	fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0)
 		return;
 	(void)posix_fadvise(fd, 0, AHEAD, POSIX_FADV_WILLNEED);

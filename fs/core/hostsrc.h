@@ -94,8 +94,8 @@ ssize_t hostsrc_pread(struct hostsrc *h, const char *rel, enum hostsrc_be be,
 ssize_t hostsrc_pread_told(struct hostsrc *h, const char *rel, enum hostsrc_be be,
 			   const struct hostsrc_id *id, uint64_t off, void *buf, size_t n,
 			   bool *ret_waited) MUST_USE;
-/* The beginning of a file of that directory is read from the disk, and nobody waits for it. */
-void hostsrc_ahead(int dir_fd, const char *name);
+/* The beginning of a file of that directory is read from the disk, and nobody waits for it; of what is not shown nothing is. */
+void hostsrc_ahead(const struct hostsrc *h, int dir_fd, const char *name);
 int64_t hostsrc_seek(struct hostsrc *h, const char *rel, enum hostsrc_be be,
 		     const struct hostsrc_id *id, int64_t off, int whence) MUST_USE;
 ssize_t hostsrc_getxattr(struct hostsrc *h, const char *rel, const char *name, void *value,

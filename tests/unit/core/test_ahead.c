@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "fs/core/ovl_internal.h"
+#include "policy/rules.h"
 #include "tests/unit/core/ovl_fixture.h"
 
 #define FILES 60
@@ -85,6 +86,42 @@ static int wait_for(struct fx *f, const char *host, int n, int want)
 	return got;
 }
 
+/* @closed of the files are none that may be read. */
+static void test_ahead(struct fx *f, const char *host, int closed)
+{
+	const int rest = (FILES - 12 - closed) * PAGES;
+
+	fx_mount(f);
+	if (ovl_readdir(f->o, STORE_ROOT_INO, 0, false, see, NULL) < 0)
+		tap_fatal("readdir");
+	eq_int(wait_for(f, host, 3, 0), 0, "three were waited for: no others are read");
+	eq_int(wait_for(f, host, 1, 4 * PAGES), 4 * PAGES, "a fourth: four are");
+	eq_int(wait_for(f, host, 1, 8 * PAGES), 8 * PAGES, "a fifth: the next eight");
+	eq_int(wait_for(f, host, 9, rest), rest, "more: all that are left, once");
+	fx_umount(f);
+}
+
+/* One that the policy closes, and two that not everybody may read. */
+static void test_closed(struct fx *f, const char *host)
+{
+	cleanup_policy_rules struct policy_rules rules = {0};
+	char path[PATH_MAX + 16];
+	struct diag d = {0};
+
+	for (int i = 40; i < 42; i++) {
+		file_path(host, i, path);
+		if (chmod(path, 0600) < 0)
+			tap_fatal("chmod");
+	}
+	if (policy_rules_add(&rules, POLICY_READ, POLICY_PATH, "/", NULL, &d) < 0 ||
+	    policy_rules_add(&rules, POLICY_DENY, POLICY_PATH, "/f20", NULL, &d) < 0)
+		tap_fatal("rules: %s", d.text);
+	f->opts.policy = &rules;
+	fx_child(f, fx_host_layer(f, host, REC_ORIGIN_PUBLIC));
+	test_ahead(f, host, 3);
+	f->opts.policy = NULL;
+}
+
 int main(void)
 {
 	char host[PATH_MAX];
@@ -96,18 +133,13 @@ int main(void)
 		tap_fatal("mkdir");
 	make(host);
 	fx_child(&f, fx_host_layer(&f, host, 0));
-	fx_mount(&f);
-	if (ovl_readdir(f.o, STORE_ROOT_INO, 0, false, see, NULL) < 0)
-		tap_fatal("readdir");
 	if (resident(host, true) > 0) {
 		printf("# not tried: what is in %s cannot leave the memory\n", host);
 	} else {
-		eq_int(wait_for(&f, host, 3, 0), 0, "three were waited for: no others are read");
-		eq_int(wait_for(&f, host, 1, 4 * PAGES), 4 * PAGES, "a fourth: four are");
-		eq_int(wait_for(&f, host, 1, 8 * PAGES), 8 * PAGES, "a fifth: the next eight");
-		eq_int(wait_for(&f, host, 9, (FILES - 12) * PAGES), (FILES - 12) * PAGES,
-		       "more: all that are left, once");
+		test_ahead(&f, host, 0);
+		test_closed(&f, host);
 	}
+	fx_mount(&f);
 	fx_close(&f);
 	return tap_done();
 }
