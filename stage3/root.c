@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "stage3/root_abi.h"
 #include "stage3/root_calls.h"
 #include "stage3/root_path.h"
 
@@ -130,15 +131,28 @@ static int give(int sock, int fd)
 	return sendmsg(sock, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
+/* A lower soft limit of the host's would say that the command is somebody. */
+static void begin_as_root(void)
+{
+	struct rlimit lim;
+
+	if (getrlimit(ROOT_WHO_LIMIT, &lim) == 0 && root_who_carried(&lim)) {
+		lim.rlim_cur = RLIM_INFINITY;
+		(void)setrlimit(ROOT_WHO_LIMIT, &lim);
+	}
+}
+
 int root_catch(int sock)
 {
 	struct sock_fprog prog = {.len = sizeof(catcher) / sizeof(catcher[0]),
 				  .filter = (struct sock_filter *)(uintptr_t)catcher};
 	unsigned long flags =
 		SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
-	long fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &prog);
+	long fd;
 	int r;
 
+	begin_as_root();
+	fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &prog);
 	if (fd < 0 && errno == EINVAL)
 		fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
 			     &prog);

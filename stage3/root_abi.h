@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/resource.h>
 
@@ -33,7 +34,8 @@ struct root_node {
 /*
  * Who a process believes to be, in the soft value of a limit that Linux has not enforced since 2.4.25 (getrlimit(2)): fork hands it
  * on, exec leaves it, and both ends may read it of any process of the same user (prlimit(2)). Its upper bits are the ids that own
- * what the process makes, the lower ones are stage3's. RLIM_INFINITY: root.
+ * what the process makes, the lower ones are stage3's. RLIM_INFINITY: root; so is all where the hard limit is another, which is the host's
+ * word, or of a process that means to be root again.
  */
 #define ROOT_WHO_LIMIT RLIMIT_LOCKS
 #define ROOT_ID_BITS   26
@@ -45,6 +47,12 @@ static inline uint64_t root_who_pack(uint32_t uid, uint32_t gid, uint32_t number
 {
 	return (uint64_t)uid << (ROOT_ID_BITS + ROOT_WHO_BITS) | (uint64_t)gid << ROOT_WHO_BITS |
 	       number;
+}
+
+/* Does it say who the process is? */
+static inline bool root_who_carried(const struct rlimit *l)
+{
+	return l->rlim_cur != RLIM_INFINITY && l->rlim_max == RLIM_INFINITY;
 }
 
 static inline uint32_t root_who_number(uint64_t limit)

@@ -67,7 +67,7 @@ bool root_who_of(const struct root_caller *c, struct root_who *ret)
 	uint32_t n;
 
 	memset(ret, 0, sizeof(*ret));
-	if (prlimit((pid_t)c->pid, ROOT_WHO_LIMIT, NULL, &lim) < 0 || lim.rlim_cur == RLIM_INFINITY)
+	if (prlimit((pid_t)c->pid, ROOT_WHO_LIMIT, NULL, &lim) < 0 || !root_who_carried(&lim))
 		return false;
 	/* Whoever sets the limit itself may be anybody, which is no more than it was. */
 	n = root_who_number(lim.rlim_cur);
@@ -89,7 +89,7 @@ static int note(const struct root_caller *c, const struct root_who *w)
 	if (prlimit((pid_t)c->pid, ROOT_WHO_LIMIT, NULL, &lim) < 0)
 		return 0;
 	lim.rlim_cur = root_who_pack(w->uid[ROOT_FS], w->gid[ROOT_FS], (uint32_t)n);
-	if (lim.rlim_cur <= lim.rlim_max)
+	if (root_who_carried(&lim))
 		(void)prlimit((pid_t)c->pid, ROOT_WHO_LIMIT, &lim, NULL);
 	return 0;
 }

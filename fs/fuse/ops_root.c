@@ -103,7 +103,7 @@ void root_maker(const struct session_ids *ids, pid_t pid, struct ovl_cred *cred)
 	struct rlimit lim;
 
 	if (!ids->root || pid <= 0 || prlimit(pid, ROOT_WHO_LIMIT, NULL, &lim) < 0 ||
-	    lim.rlim_cur == RLIM_INFINITY)
+	    !root_who_carried(&lim))
 		return;
 	o = root_who_owner(lim.rlim_cur);
 	cred->uid = o.uid;

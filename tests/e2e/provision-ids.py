@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # What a script sees of users in a provisioning run: docs/decisions/0014-root-is-emulated.md, the column "emulated".
 import json
+import resource
 import subprocess
 
 from lib import check, done, rattan
@@ -160,4 +161,10 @@ check(r.returncode == 0, "it runs", r.stderr[-800:])
 seen = json.loads(r.stdout) if r.returncode == 0 else {}
 for what, is_ in want.items():
     check(seen.get(what) == is_, what, seen.get(what))
+
+# A limit of the caller's says nothing of who the command is. 10: RLIMIT_LOCKS.
+for hard in resource.RLIM_INFINITY, 7000 << 12:
+    r = subprocess.run([rattan, "run", "-e", "ids", "--provision", "--", "/bin/sh", "-c", "touch /root/limited; stat -c %u:%g /root/limited; id -u; id -g"],
+                       capture_output=True, text=True, preexec_fn=lambda: resource.setrlimit(10, (5000 << 12, hard)))
+    check(r.stdout.split() == ["0:0", "0", "0"], "root is root below a limit, too", (hard, r))
 done()

@@ -429,7 +429,7 @@ static void test_who(void)
 static void test_who_limited(void)
 {
 	struct root_people people = {0};
-	struct rlimit lim = {.rlim_cur = 100, .rlim_max = 100};
+	struct rlimit lim = {0}; /* the number of whom is noted first */
 	struct caller x;
 
 	begin(&x, "dir", NULL);
