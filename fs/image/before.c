@@ -16,8 +16,9 @@
 #define MAGIC   "rattan files 1\n"
 #define MAX     (64u << 20) /* some 800,000 files; a larger tree is read each time */
 #define SRC_MAX 4096
-/* How much older than the beginning a file has to be: more than the step of any clock that files are stamped with. */
-#define STEP_NS 1000000000
+/* How much older than the beginning a file has to be: more than the step of any clock that files are stamped with, which is a second on
+ * old ext file systems, and than a tick, by which the kernel's is behind. */
+#define STEP_NS 1100000000LL
 
 /* Numbers are big-endian. */
 struct head {
@@ -54,17 +55,24 @@ static bool stamps(int fd)
 	}
 }
 
+static struct timespec a_step_before(const struct timespec *t)
+{
+	long long ns = t->tv_sec * 1000000000LL + t->tv_nsec - STEP_NS;
+
+	return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+}
+
 int listed_begin(struct listed *l, int fd, const char *src, const struct stat *st)
 {
 	struct head h = {
 		.magic = MAGIC, .dev = htobe64(st->st_dev), .src_len = htobe64(strlen(src))};
 	int r;
 
-	*l = (struct listed){.b = {.max = MAX}};
+	*l = (struct listed){.dev = st->st_dev, .b = {.max = MAX}};
 	if (strlen(src) > SRC_MAX || !stamps(fd) || clock_gettime(CLOCK_REALTIME, &l->since) < 0 ||
 	    syncfs(fd) < 0)
 		return 0;
-	l->since.tv_sec -= STEP_NS / 1000000000;
+	l->since = a_step_before(&l->since);
 	r = buf_put(&l->b, &h, sizeof(h));
 	if (r == 0)
 		r = buf_put(&l->b, src, strlen(src));
@@ -93,7 +101,8 @@ int listed_add(struct listed *l, const char *path, const struct stat *st)
 	struct item i = item_of(st, strlen(path));
 	int r;
 
-	if (!l->on || st->st_size < BEFORE_MIN || !older(&st->st_ctim, &l->since))
+	if (!l->on || st->st_dev != l->dev || st->st_size < BEFORE_MIN ||
+	    !older(&st->st_ctim, &l->since))
 		return 0;
 	r = buf_put(&l->b, &i, sizeof(i));
 	if (r == 0)
@@ -126,6 +135,7 @@ void listed_release(struct listed *l)
 struct before {
 	struct buf b;
 	size_t at; /* of the next entry */
+	dev_t dev;
 	uint64_t bytes;
 	int pin; /* of the tree's layer */
 	struct ovl *tree;
@@ -218,6 +228,7 @@ static int open_one(const struct found *f, const char *name, store_layer layer, 
 		if (r == 0)
 			r = open_tree(f, name, &h.id, b);
 		b->at = sizeof(h) + strlen(f->src);
+		b->dev = f->dev;
 		b->bytes = be64toh(h.bytes);
 	}
 	if (r <= 0) {
@@ -321,7 +332,8 @@ bool before_find(struct before *b, const char *path, const struct stat *st, stor
 	struct ovl_entry e;
 	store_ino dir;
 
-	if (st->st_size < BEFORE_MIN || !entry_of(b, path, &i) || memcmp(&i, &is, sizeof(i)) != 0)
+	if (st->st_dev != b->dev || st->st_size < BEFORE_MIN || !entry_of(b, path, &i) ||
+	    memcmp(&i, &is, sizeof(i)) != 0)
 		return false;
 	dir = dir_of(b, path, slash ? (size_t)(slash - path) : 0);
 	if (!dir || ovl_lookup(b->tree, dir, slash ? slash + 1 : path, &e) < 0 || !e.ino)

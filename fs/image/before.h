@@ -7,7 +7,8 @@
  * That holds because a file whose bytes change gets a new ctime, which nobody can set: but for a change within the clock's step, and for
  * one through a mapping whose page was dirty already. So before the first byte is read the file system is told to write out what is dirty
  * (the next store to a mapped page is a change then), and what was changed after that, or a little before it, is not listed. Only
- * for file systems that are known to keep ctime in that way, with this machine's clock. One thread.
+ * for file systems that are known to keep ctime in that way, with this machine's clock. A write(2) stamps its file when it begins: one
+ * that began before that and still goes on when its file is read is not seen. One thread.
  */
 #pragma once
 
@@ -24,7 +25,8 @@
 
 struct listed {
 	bool on;
-	struct timespec since; /* what was changed from here on is left out */
+	dev_t dev; /* what is of another one is left out: its ctime is not known to be kept */
+	struct timespec since; /* and what was changed from here on */
 	struct buf b;          /* "": nothing to keep */
 };
 /* @fd: the directory @src, of the state @st. Where no list can be made it is off, and all calls do nothing. */
