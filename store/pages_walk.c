@@ -427,7 +427,7 @@ int pages_rest_free(struct pages *p, bool *ret)
 {
 	struct free_walk f = {.p = p};
 	struct pages_cb cb = {rest_record, rest_bad, &f};
-	int r = pages_walk(p, &p->free, NULL, PAGES_INTKEY, &cb);
+	int r = pages_walk(p, &p->free, NULL, PAGES_MARK | PAGES_INTKEY, &cb);
 
 	*ret = r == 0 && f.n == p->last - p->there;
 	memset(p->used, 0, p->words * sizeof(*p->used));

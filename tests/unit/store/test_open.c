@@ -306,6 +306,80 @@ static void unwritten(void)
 	}
 }
 
+/* LMDB's, by byte; the free list's database, of a meta page, is at 40. */
+enum {
+	META_FREE_DEPTH = 46,
+	META_FREE_ROOT = 80,
+	META_LAST = 136,
+	META_TXN = 144,
+	PAGE = 4096
+};
+
+/* A page of the free list with @n records, each of which has the list of free pages in page @list. */
+static void list_leaf(uint8_t *pg, uint64_t pgno, uint16_t n, uint64_t list, uint32_t len)
+{
+	const uint16_t flags = 2, lower = (uint16_t)(16 + 2 * n), upper = (uint16_t)(PAGE - 24 * n);
+
+	memcpy(pg, &pgno, 8);
+	memcpy(pg + 10, &flags, 2);
+	memcpy(pg + 12, &lower, 2);
+	memcpy(pg + 14, &upper, 2);
+	for (uint16_t i = 0; i < n; i++) {
+		const uint16_t at = (uint16_t)(upper + 24 * i), big = 1, ksize = 8;
+		const uint64_t key = i + 1u;
+
+		memcpy(pg + 16 + 2 * i, &at, 2);
+		memcpy(pg + at, &len, 4);
+		memcpy(pg + at + 4, &big, 2);
+		memcpy(pg + at + 6, &ksize, 2);
+		memcpy(pg + at + 8, &key, 8);
+		memcpy(pg + at + 16, &list, 8);
+	}
+}
+
+/* Of a store whose last three pages are missing, says a free list of @n records with one value. */
+static void listed_free(uint16_t n, int want)
+{
+	uint8_t meta[2][PAGE], tail[2 * PAGE] = {0};
+	uint64_t txn[2], pages, last, list[4] = {3};
+	const uint16_t depth = 1, overflow = 4;
+	const uint32_t one = 1;
+	char dir[64], path[128];
+	struct store *s = NULL;
+	struct diag d = {0};
+	struct stat st;
+	int fd, newer, r;
+
+	make_dir(dir);
+	store_close(open_store(dir));
+	(void)snprintf(path, sizeof(path), "%s/chunks/data.mdb", dir);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0 || pread(fd, meta, sizeof(meta), 0) != sizeof(meta))
+		tap_fatal("%s: %m", path);
+	memcpy(&txn[0], meta[0] + META_TXN, 8);
+	memcpy(&txn[1], meta[1] + META_TXN, 8);
+	newer = txn[1] > txn[0];
+	pages = (uint64_t)st.st_size / PAGE;
+	last = pages + 4;
+	list_leaf(tail, pages, n, pages + 1, sizeof(list));
+	for (int i = 1; i < 4; i++)
+		list[i] = last + 1 - (uint64_t)i;
+	memcpy(tail + PAGE, &(uint64_t){pages + 1}, 8);
+	memcpy(tail + PAGE + 10, &overflow, 2);
+	memcpy(tail + PAGE + 12, &one, 4);
+	memcpy(tail + PAGE + 16, list, sizeof(list));
+	memcpy(meta[newer] + META_FREE_DEPTH, &depth, 2);
+	memcpy(meta[newer] + META_FREE_ROOT, &pages, 8);
+	memcpy(meta[newer] + META_LAST, &last, 8);
+	if (pwrite(fd, tail, sizeof(tail), st.st_size) != sizeof(tail) ||
+	    pwrite(fd, meta, sizeof(meta), 0) != sizeof(meta) || close(fd) < 0)
+		tap_fatal("%s: %m", path);
+	r = store_open(dir, STORE_RDONLY, &d, &s);
+	eq_int(r, want, "%u records of one value: %s", (unsigned)n, d.text);
+	store_close(s);
+	tree_remove(dir);
+}
+
 /* A creation that was cut off before the format file goes on where it stopped. */
 static void unfinished(void)
 {
@@ -478,6 +552,9 @@ int main(int argc, char **argv)
 	superblocks();
 	damaged();
 	unwritten();
+	listed_free(1, 0);
+	/* Each of them could have megabytes to read, as often as there are records. */
+	listed_free(2, -EBADMSG);
 	unfinished();
 	namespaces();
 	ahead();
