@@ -12,7 +12,6 @@
 #include "base/io.h"
 #include "cli/bootstrap_plan.h"
 
-#define TAIL    3000
 #define POLL_MS 200
 #define OUT_MAX (64ull << 30)
 
@@ -62,17 +61,19 @@ int boot_begin(struct boot *b, const struct boot_args *a)
 	struct look l = {.name = a->name};
 	struct diag diag = {0};
 	sigset_t set;
+	int r;
 
-	*b = (struct boot){.args = a, .net.local = a->local};
+	*b = (struct boot){.args = a, .net.local = a->local, .lock_fd = -1, .data_fd = -1};
 	ending(&set);
 	(void)sigprocmask(SIG_BLOCK, &set, &b->mask);
-	(void)snprintf(b->name, sizeof(b->name), "bootstrap.%d.%llx", (int)getpid(),
-		       (unsigned long long)time(NULL));
-	(void)snprintf(b->base, sizeof(b->base), "%s", b->name);
 	if (!a->replace && ctl_base_list(NULL, &diag, see_base, &l) == 0 && l.there)
 		return cli_fail(CLI_CONFLICT,
 				"bootstrap: there is a base \"%s\"; --replace makes it anew",
 				a->name);
+	r = boot_hold(b, &diag);
+	if (r < 0)
+		return cli_fail_errno(r, &diag, "bootstrap");
+	(void)snprintf(b->base, sizeof(b->base), "%s", b->name);
 	return -1;
 }
 
@@ -81,10 +82,13 @@ void boot_end(struct boot *b)
 	struct diag diag = {0};
 
 	while (b->nenvs)
-		if (ctl_env_remove(NULL, b->env[--b->nenvs], true, &diag) < 0)
+		if (ctl_env_remove(NULL, b->env[--b->nenvs], true, &diag) < 0) {
 			fprintf(stderr, "rattan: %s is left: %s\n", b->env[b->nenvs], diag.text);
-	if (b->has_base)
-		(void)!ctl_base_remove(NULL, b->base, &diag);
+			b->left = true;
+		}
+	if (b->has_base && ctl_base_remove(NULL, b->base, &diag) < 0)
+		b->left = true;
+	boot_let_go(b);
 	net_rules_release(&b->net);
 	(void)sigprocmask(SIG_SETMASK, &b->mask, NULL);
 }
@@ -96,21 +100,6 @@ void boot_env(struct boot *b)
 }
 
 /* ---- a step ---- */
-
-static void say_end(struct run *run, int stream)
-{
-	cleanup_buf struct buf head = {0}, tail = {0};
-	uint64_t skipped;
-	size_t n;
-
-	if (run_output(run, stream, &head, &tail, &skipped) < 0)
-		return;
-	if (buf_put(&head, tail.data, tail.len) < 0)
-		return;
-	n = head.len > TAIL ? head.len - TAIL : 0;
-	for (size_t i = n; i < head.len; i++)
-		fputc(head.data[i] == '\n' || head.data[i] >= 32 ? head.data[i] : '?', stderr);
-}
 
 static int outcome(const struct boot *b, struct client_run *cr, const struct boot_step *s,
 		   const struct run_result *res)
@@ -125,11 +114,8 @@ static int outcome(const struct boot *b, struct client_run *cr, const struct boo
 				res->error);
 	if (res->code && res->code == s->not_there)
 		return -2;
-	if (res->code) {
-		say_end(client_run_of(cr), 1);
-		return cli_fail(CLI_FAILED, "bootstrap: %s failed with exit code %d", s->what,
-				res->code);
-	}
+	if (res->code)
+		return boot_tell_failed(s, cr, res);
 	r = client_run_keep(cr, &diag);
 	return r < 0 ? cli_fail_errno(r, &diag, "bootstrap") : -1;
 }

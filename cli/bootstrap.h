@@ -34,13 +34,16 @@ struct boot_args {
 struct boot {
 	const struct boot_args *args;
 	struct net_rules net; /* which hosts the programs may reach */
-	char name[48];        /* nobody's before: what a killed one left must not be gone on with */
-	char env[2][64];      /* that were made */
+	char name
+		[48]; /* nobody's before, and held: what a killed one left must not be gone on with */
+	char env[2][64]; /* that were made */
 	char base[80];
 	unsigned nenvs;
 	int stopped; /* by this signal */
 	bool has_base;
-	sigset_t mask; /* of before */
+	int data_fd, lock_fd; /* bootstrap_left.c's */
+	bool left;            /* something could not be removed: the next bootstrap tries again */
+	sigset_t mask;        /* of before */
 };
 
 int boot_begin(struct boot *b, const struct boot_args *a) MUST_USE;
@@ -55,7 +58,8 @@ struct boot_step {
 		dir; /* its content comes as an archive on standard input, as root's; NULL: none does */
 	const char *file; /* comes on standard input as it is; NULL: none does. Not with @dir */
 	int out_fd; /* -1: none. What the script writes on standard output goes there; its errors are for people */
-	int not_there; /* an exit code that means: a program is missing; 0: none does */
+	int not_there;      /* an exit code that means: a program is missing; 0: none does */
+	const char *remedy; /* what a person can do when it fails: the rest of a sentence */
 };
 /* In the last environment: -1 when it went well, else an exit code, told. -2: @not_there. */
 int boot_run(struct boot *b, const struct boot_step *s) MUST_USE;
@@ -63,6 +67,23 @@ int boot_run(struct boot *b, const struct boot_step *s) MUST_USE;
 int boot_import(struct boot *b, int fd, const char *name, unsigned strip) MUST_USE;
 /* The same for what it was all for: the base is told, and the exit code is 0. */
 int boot_seal(struct boot *b, int fd) MUST_USE;
+
+/* In a script: what follows, in a failure's sentence "in the part WORDS"; also for who looks on with -v. */
+#define BOOT_DOING_MARK ":: rattan: "
+#define BOOT_DOING      "doing() { echo \"" BOOT_DOING_MARK "$*\" >&2; }\n"
+
+#define BOOT_REMEDY_SCRIPT                                                                 \
+	"leave out the package whose script fails, or take another version of it, from a " \
+	"mirror of another day"
+
+/* bootstrap_tell.c: a step's program ended with res->code, or by a signal: which part of the step that was, what the program said last, and what to
+ * do. The exit code. */
+int boot_tell_failed(const struct boot_step *s, struct client_run *cr,
+		     const struct run_result *res);
+/* bootstrap_left.c: removes what bootstraps that were killed have left, and gives this one its name, which is held until
+ * boot_let_go(). */
+int boot_hold(struct boot *b, struct diag *diag) MUST_USE;
+void boot_let_go(struct boot *b);
 
 struct bootstrap_plan;
 int bootstrap_debian(const struct boot_args *a);

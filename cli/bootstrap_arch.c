@@ -16,9 +16,11 @@
 /* What makes an Arch of the archive: nothing that only a machine needs, and no time or random number of today. $1 lines for the mirror
  * list, $2 packages, $3 "yes": an upgrade without any. */
 static const char set_up_script[] =
-	"set -eu; umask 022; export LC_ALL=C.UTF-8; exec >&2\n"
+	"set -eu; umask 022; export LC_ALL=C.UTF-8; exec >&2\n" BOOT_DOING
+	"doing 'looking at the tree'\n"
 	"[ -x /usr/bin/pacman ] && command -v bash > /dev/null || { echo 'the archive has no pacman, or no bash' >&2; exit 1; }\n"
 	"edit() { sed \"$2\" \"$1\" > \"$1.new\"; cat \"$1.new\" > \"$1\"; rm \"$1.new\"; }\n"
+	"doing 'settings and the user'\n"
 	"mkdir -p /etc/pacman.d /var/lib/pacman /var/cache/pacman/pkg\n"
 	"if [ -n \"$1\" ]; then printf '%s' \"$1\" > /etc/pacman.d/mirrorlist; fi\n"
 	/* Both have no meaning, or no right, in here. */
@@ -32,10 +34,12 @@ static const char set_up_script[] =
 	"mkdir -p /home/user; chown 1000:1000 /home/user; chmod 700 /home/user\n"
 	"[ -n \"$2$3\" ] || exit 0\n"
 	"k=/etc/pacman.d/gnupg\n"
+	"doing 'the keyring (pacman-key)'\n"
 	"if command -v pacman-key > /dev/null && [ ! -e $k/trustdb.gpg ]; then pacman-key --init; pacman-key --populate; fi\n"
 	/* Who only looks notes the day in trustdb.gpg. Where no key and no trust is another, what it was is as good. */
 	"keys() { cksum $k/pubring.* && gpg --homedir $k --batch --no-permission-warning --export-ownertrust; }\n"
 	"before=$(keys 2> /dev/null) && cp -p $k/trustdb.gpg /tmp/trustdb || before=\n"
+	"doing 'installing packages (pacman -Syu)'\n"
 	"pacman -Syu --noconfirm --needed --disable-download-timeout -- $2\n"
 	"if [ -n \"$before\" ] && [ \"$(keys 2> /dev/null | grep -v '^#')\" = \"$(echo \"$before\" | grep -v '^#')\" ]; then\n"
 	"  cp -p /tmp/trustdb $k/trustdb.gpg\n"
@@ -143,6 +147,8 @@ static int set_up(struct boot *b, const struct bootstrap_plan *p, const char *se
 			.words = (const char *const[]){servers, p->archive ? packages : "",
 						       p->archive && p->refresh ? "yes" : "", NULL},
 			.online = p->archive && *servers,
+			.remedy =
+				"packages and mirrors are those of --config; an archive and a mirror of about the same day go together",
 			.out_fd = -1});
 }
 
@@ -160,6 +166,7 @@ static int put_directories(struct boot *b, const struct bootstrap_plan *p)
 			.script = put_script,
 			.words = (const char *const[]){to, NULL},
 			.dir = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(v, "from")),
+			.remedy = "what is at \"to\" of --config has to be a directory, or nothing",
 			.out_fd = -1};
 
 		if (r == -1)
@@ -224,13 +231,15 @@ static int fetch(struct boot *b, const char *from, const char *const *own, struc
 	f->path = f->own;
 	if (!b->nenvs)
 		boot_env(b);
-	r = boot_run(b, &(struct boot_step){.base = "host",
-					    .what = "fetching",
-					    .script = fetch_script,
-					    .words = (const char *const[]){from, NULL},
-					    .online = true,
-					    .out_fd = f->fd,
-					    .not_there = MISSING});
+	r = boot_run(b, &(struct boot_step){
+				.base = "host",
+				.what = "fetching",
+				.script = fetch_script,
+				.words = (const char *const[]){from, NULL},
+				.online = true,
+				.out_fd = f->fd,
+				.remedy = "is the address right, and does this machine reach it?",
+				.not_there = MISSING});
 	/* what follows has hosts of its own */
 	net_rules_release(&b->net);
 	b->net = (struct net_rules){.local = b->args->local};

@@ -16,13 +16,13 @@
  * debootstrap's own test for devices would open one. mmdebstrap only unpacks, as debootstrap --foreign: in a chroot the programs of
  * packages would have neither /proc nor devices that can be opened. It leaves packages and lists for the second stage. */
 static const char unpack[] =
-	"set -eu\n"
-	"tool=$6\n"
+	"set -eu\n" BOOT_DOING "tool=$6\n"
 	"for t in mmdebstrap debootstrap; do [ -n \"$tool\" ] || ! command -v $t >/dev/null || tool=$t; done\n"
 	"command -v \"${tool:-debootstrap}\" >/dev/null || exit 41\n"
 	"key=\n"
 	"[ -z \"$7\" ] || { key=/tmp/keyring.gpg; cat > $key; }\n"
 	"export container=lxc\n"
+	"doing $tool\n"
 	"if [ $tool = debootstrap ]; then\n"
 	"[ \"$3\" = - ] && set -- \"$1\" \"$2\" '' \"$4\" \"$5\"\n"
 	"exec debootstrap --foreign --force-check-gpg ${key:+--keyring=$key} ${3:+--variant=\"$3\"} ${4:+--include=\"$4\"} --components=\"$5\" "
@@ -43,12 +43,11 @@ static const char pack_first[] =
 
 /* $6: SOURCE_DATE_EPOCH or nothing; a directory's content comes on standard input with $7. */
 static const char configure[] =
-	"set -eu\n"
-	"export container=lxc\n"
+	"set -eu\n" BOOT_DOING "export container=lxc\n"
 	"e=$6\n"
 	"[ -n \"$e\" ] || e=$(date -d \"$(sed -n 's/^Date: //p' /var/lib/apt/lists/*Release | head -n 1)\" +%s)\n"
 	"export SOURCE_DATE_EPOCH=$e\n"
-	"if [ -x /debootstrap/debootstrap ]; then /debootstrap/debootstrap --second-stage >&2; rm -rf /debootstrap; else\n"
+	"if [ -x /debootstrap/debootstrap ]; then doing 'debootstrap --second-stage'; /debootstrap/debootstrap --second-stage >&2; rm -rf /debootstrap; else\n"
 	/* Packages that all others may take for granted come first, together; then apt has its order. No script starts a service. */
 	"export DEBIAN_FRONTEND=noninteractive DEBCONF_NONINTERACTIVE_SEEN=true\n"
 	"printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d; chmod 755 /usr/sbin/policy-rc.d\n"
@@ -56,10 +55,13 @@ static const char configure[] =
 	"first=; all=\n"
 	"for p in $(apt-get -s -o Dir::State::status=/dev/null dist-upgrade | sed -n 's/^Inst \\([^ :]*\\).*/\\1/p'); do\n"
 	"for f in \"$p\"_*.deb; do [ ! -e \"$f\" ] || first=\"$first $f\"; done; done\n"
+	"doing 'configuring what is essential (dpkg)'\n"
 	"[ -z \"$first\" ] || dpkg --install --force-depends $first >&2\n"
 	"for f in *.deb; do all=\"$all $(dpkg-deb -f \"$f\" Package)\"; done\n"
+	"doing 'configuring packages (apt-get)'\n"
 	"apt-get -y --no-download --no-install-recommends install $all >&2\n"
 	"cd /; rm -f /usr/sbin/policy-rc.d /etc/apt/apt.conf.d/99mmdebstrap /etc/apt/sources.list.d/*; fi\n"
+	"doing settings\n"
 	"echo \"deb $2 $1 $(echo \"$5\" | tr , ' ')\" > /etc/apt/sources.list\n"
 	"echo 'APT::Sandbox::User \"root\";' > /etc/apt/apt.conf.d/90rattan\n"
 	"if ! grep -q '^[^:]*:[^:]*:1000:' /etc/passwd; then\n"
@@ -166,6 +168,7 @@ static int second(struct boot *b, const char *const *words, int out_fd)
 				    .script = configure,
 				    .words = words,
 				    .dir = b->args->add,
+				    .remedy = BOOT_REMEDY_SCRIPT,
 				    .out_fd = out_fd};
 
 	boot_env(b);
@@ -186,14 +189,17 @@ static int make(struct boot *b, const char *suite, const char *mirror)
 			       b->args->tool ? b->args->tool : "",
 			       b->args->keyring ? "yes" : "",
 			       NULL};
-	struct boot_step s = {.base = "host",
-			      .what = "fetching and unpacking",
-			      .script = unpack,
-			      .words = words,
-			      .online = true,
-			      .file = b->args->keyring,
-			      .out_fd = -1,
-			      .not_there = MISSING};
+	struct boot_step s = {
+		.base = "host",
+		.what = "fetching and unpacking",
+		.script = unpack,
+		.words = words,
+		.online = true,
+		.file = b->args->keyring,
+		.remedy = "the suite, --components and the packages of --include have "
+			  "to be on that mirror; --mirror names another, --keyring who signs it",
+		.out_fd = -1,
+		.not_there = MISSING};
 	int r = 0;
 
 	if (first < 0 || last < 0)

@@ -18,7 +18,8 @@
  * configuration is none of the host's: what that ignores, or runs for each file, is no part of the base. Nothing is signed by halves
  * ("Required"), as Arch itself has it. */
 static const char fetch_script[] =
-	"set -eu; umask 022; export LC_ALL=C.UTF-8; exec 3>&1 >&2\n"
+	"set -eu; umask 022; export LC_ALL=C.UTF-8; exec 3>&1 >&2\n" BOOT_DOING
+	"doing the keyring\n"
 	"r=/workspace/root; m=$r" MADE "; k=$m/keys\n"
 	"mkdir -p $r/var/lib/pacman $r/var/cache/pacman/pkg $m; mkdir -m 700 $k; chmod 1777 $r/tmp\n"
 	"unpack=tar; ! command -v bsdtar > /dev/null || unpack=bsdtar\n"
@@ -36,20 +37,24 @@ static const char fetch_script[] =
 	"{ printf '[options]\\nArchitecture = auto\\nSigLevel = Required DatabaseOptional\\n'\n"
 	"  ! pacman --version | grep -q 'v[789]\\.' || echo DisableSandbox\n"
 	"  printf '[core]\\n%s[extra]\\n%s' \"$1\" \"$1\"; } > $m/conf\n"
+	"doing 'fetching and checking packages (pacman -Syw)'\n"
 	"pacman --config $m/conf --root $r --dbpath $r/var/lib/pacman --cachedir $r/var/cache/pacman/pkg --gpgdir $k --hookdir $m/none --logfile $m/log "
 	"--noconfirm --disable-download-timeout -Syw -- $2\n"
+	"doing unpacking\n"
 	"for f in $r/var/cache/pacman/pkg/*; do\n"
 	"  case $f in *.sig) continue ;; esac\n"
 	"  $unpack --numeric-owner -xpf \"$f\" -C $r\n"
 	"  rm -f $r/.PKGINFO $r/.MTREE $r/.BUILDINFO $r/.INSTALL $r/.CHANGELOG\n"
 	"done\n"
 	"rm -f $k/S.* $m/log $m/listed\n"
+	"doing packing\n"
 	"exec tar -C $r --numeric-owner --xattrs --xattrs-include=security.capability -cf - . >&3\n";
 
 /* $1 packages. What lies there came with the same packages: it is what they overwrite. */
 static const char install_script[] =
-	"set -eu; umask 022; export LC_ALL=C.UTF-8; exec >&2\n"
+	"set -eu; umask 022; export LC_ALL=C.UTF-8; exec >&2\n" BOOT_DOING
 	"[ -x /usr/bin/pacman ] && command -v bash > /dev/null || { echo 'the packages have no pacman, or no bash'; exit 1; }\n"
+	"doing 'pacman -S in the new tree'\n"
 	"pacman --config " MADE "/conf --gpgdir " MADE
 	"/keys --noconfirm --overwrite '*' -S -- $1\n"
 	"rm -rf " MADE "\n";
@@ -64,15 +69,20 @@ int bootstrap_by_pacman(struct boot *b, const struct bootstrap_plan *p, const ch
 		return cli_fail_errno(ret_nerrno(), NULL,
 				      "bootstrap: a temporary file in /var/tmp");
 	boot_env(b);
-	r = boot_run(b, &(struct boot_step){.base = "host",
-					    .what = "fetching and unpacking",
-					    .script = fetch_script,
-					    .words = (const char *const[]){servers, packages,
-									   p->keyring ? "yes" : "",
-									   NULL},
-					    .online = true,
-					    .file = p->keyring,
-					    .out_fd = fd});
+	r = boot_run(
+		b,
+		&(struct boot_step){
+			.base = "host",
+			.what = "fetching and unpacking",
+			.script = fetch_script,
+			.words = (const char *const[]){servers, packages, p->keyring ? "yes" : "",
+						       NULL},
+			.online = true,
+			.file = p->keyring,
+			.remedy =
+				"packages and mirrors are those of --config; a key that is unknown comes "
+				"with a newer archlinux-keyring of this host, or with --keyring FILE",
+			.out_fd = fd});
 	if (r == -1)
 		r = boot_import(b, fd, b->base, 0);
 	if (r != -1)
@@ -82,5 +92,6 @@ int bootstrap_by_pacman(struct boot *b, const struct bootstrap_plan *p, const ch
 					       .what = "installing",
 					       .script = install_script,
 					       .words = (const char *const[]){packages, NULL},
+					       .remedy = BOOT_REMEDY_SCRIPT,
 					       .out_fd = -1});
 }

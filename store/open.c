@@ -63,6 +63,9 @@ static int dir_kind(int dirfd, enum dir_kind *ret)
 			*ret = DIR_STORE;
 			return 0;
 		}
+		/* who wants to make a store and says first that he is at it (docs/store-format.md) */
+		if (!strncmp(e->d_name, "bootstrap.", 10))
+			continue;
 		for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
 			mine = mine || !strcmp(e->d_name, ours[i]);
 		any = true;

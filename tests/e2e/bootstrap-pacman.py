@@ -89,7 +89,8 @@ print("== what is refused")
 refused(2, "packages come from a mirror", mirrors=[])
 refused(2, "is refused", mirrors=["https://evil.example.com"])
 refused(2, "--signature is an archive's", "--signature", "x")
-refused(1, "target not found: no-such-package", packages=["no-such-package"])
+refused(1, "  error: target not found: no-such-package\nrattan: bootstrap: fetching and unpacking failed, in the part \"fetching and checking packages (pacman -Syw)\", with exit code 1; packages and mirrors",
+        packages=["no-such-package"])
 refused(3, f"{here}/none", keyring=f"{here}/none")
 if not any(map(os.path.exists, ("/etc/pacman.d/gnupg/trustdb.gpg", "/usr/share/pacman/keyrings/archlinux.gpg", "/usr/share/keyrings/archlinux.gpg"))):
     refused(1, "this host has no keyring to check the packages with: install", keyring=None)
