@@ -168,7 +168,8 @@ static const struct refused refused_arguments[] = {
 	{"socketpair", 1, 0xf, SOCK_RAW, EACCES, PROMISE_UNIX},
 	VALUE("socket", 0, AF_INET, EACCES, PROMISE_INET | PROMISE_DNS),
 	VALUE("socket", 0, AF_INET6, EACCES, PROMISE_INET | PROMISE_DNS),
-	VALUE("socket", 0, AF_NETLINK, EACCES, PROMISE_NETLINK),
+	/* As a kernel without it: programs that would note something for the audit (su, groupadd, sshd) go on for that alone. */
+	VALUE("socket", 0, AF_NETLINK, EAFNOSUPPORT, PROMISE_NETLINK),
 	BITS("mmap", 2, PROT_EXEC, EPERM, PROMISE_PROT_EXEC),
 	BITS("mprotect", 2, PROT_EXEC, EPERM, PROMISE_PROT_EXEC),
 	BITS("pkey_mprotect", 2, PROT_EXEC, EPERM, PROMISE_PROT_EXEC),

@@ -417,10 +417,11 @@ static int encode(const struct run_spec *s, const struct plan_options *o, struct
 	r = promises_parse(s->promises, diag, &promises);
 	if (r < 0)
 		return r;
-	/* The way out is TCP. A socket of the host's in the tree would be another one, but nothing of the host's is bound while a tree is
-	 * provisioned, and package scripts talk to agents and servers that they start; asking about interfaces is for those who have some. */
-	if (s->net_rules)
-		promises &= ~(uint32_t)((s->provision ? 0 : PROMISE_UNIX) | PROMISE_NETLINK);
+	/* The way out is TCP. A socket of the host's in the tree would be another one; asking about interfaces is for those who have some.
+	 * But nothing of the host's is bound while a tree is provisioned, and package scripts talk to agents and servers that they start,
+	 * and shall find with a network what they find without. */
+	if (s->net_rules && !s->provision)
+		promises &= ~(uint32_t)(PROMISE_UNIX | PROMISE_NETLINK);
 	if (s->provision)
 		promises |= PROMISE_ROOT;
 	h.handled = landlock_handled(promises);

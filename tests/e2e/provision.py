@@ -151,6 +151,13 @@ s = socket.socket(socket.AF_UNIX); s.bind("/workspace/socket"); s.listen()
 c = socket.socket(socket.AF_UNIX); c.connect("/workspace/socket"); print("talks")
 P"""
     check(prov(talk, "--allow-domain", "example.com") == "talks\n", "scripts talk to what they start, also with a network")
+    audit = """python3 - <<'P'
+import socket
+try: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 9)
+except OSError as e: print(e.errno)
+P"""
+    said = [rt("run", "-e", "t", *more, "-c", audit).stdout for more in (["--provision"], ["--provision", "--allow-domain", "example.com"], ["--allow-domain", "example.com"])]
+    check(said == ["93\n", "93\n", "97\n"], "who would note something for the audit goes on without: there is none", said)
     check(rt("run", "-e", "t", "--allow-domain", "example.com", "-c", talk).stdout == "", "commands with a network do not: a socket could be the host's")
 
 # ---- nothing half ----
