@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # A commit, exported as an OCI image, is run by crun and by podman, as an ordinary user: what commands see in it is the tree that was
-# committed (names, kinds, modes, owners, links, times, bytes) with the settings of the image it came of; what a container changed
+# committed (names, kinds, modes, owners, links, times, capabilities, bytes) with the settings of the image it came of; what a container changed
 # and podman made an image of comes back as a base.
 # timeout: 300
 import getpass
@@ -9,6 +9,7 @@ import io
 import json
 import os
 import shutil
+import struct
 import subprocess
 import tarfile
 import tempfile
@@ -48,7 +49,9 @@ def add(name, data=None, kind=None, mode=0o644, **kw):
 had = set()
 for d in "", "etc", "dir", "dir/sub", "gone", "usr", "usr/bin", "tmp":
     add("./" + d, mode=0o1777 if d == "tmp" else 0o755)
-for p in map(shutil.which, ("bash", "cat", "find", "sha256sum", "id", "rm", "mkdir", "ln", "chmod", "mv")):
+for p in map(shutil.which, ("bash", "cat", "find", "sha256sum", "id", "rm", "mkdir", "ln", "chmod", "mv", "cp", "chown", "mknod", "setcap", "getcap")):
+    if not p:
+        skip("there is no setcap")
     add("usr/bin/" + os.path.basename(p), open(p, "rb").read(), mode=0o755)
     for lib in (w for line in run("ldd", p).stdout.splitlines() for w in line.split() if w.startswith("/")):
         if lib not in had:
@@ -60,6 +63,9 @@ add("etc/passwd", b"root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/home/user:/bin
 add("etc/group", b"root:x:0:\nuser:x:1000:\n")
 add("etc/secret", b"s", mode=0o640, uid=0, gid=42)
 add("etc/by-others", b"o", mode=0o4755, uid=7, gid=8)
+add("dir/able", b"came with a capability", mode=0o755, pax_headers={"SCHILY.xattr.security.capability": struct.pack("<IIIII", 0x02000001, 1 << 10, 0, 0, 0).decode()})
+add("devices", mode=0o755)
+add("devices/null", kind=tarfile.CHRTYPE, mode=0o666, devmajor=1, devminor=3)
 add("dir/one", b"two names\n")
 add("dir/two", kind=tarfile.LNKTYPE, linkname="dir/one")
 add("dir/sub/below", b"below")
@@ -75,7 +81,7 @@ r = run("umoci", "config", "--image", "settings:latest", "--config.env", "WORD=f
         "--config.entrypoint", "sh", "--config.entrypoint", "-c", "--config.cmd", "echo $WORD; cat one; id -u")
 check(r.returncode == 0, "umoci config", r.stderr)
 out("import", "oci", "settings", "base")
-for what, change in (("files", "rm -r /gone; echo more >> /dir/one; ln /dir/one /workspace/three; chmod 2711 /etc/by-others; ln -s ../no/where /dir/link"),
+for what, change in (("files", "rm -r /gone; echo more >> /dir/one; ln /dir/one /workspace/three; chmod 2711 /etc/by-others; mknod -m 640 /devices/disk b 8 17; chown 0:6 /devices/disk; cp /bin/cat /dir/mine; setcap cap_net_bind_service=ep /dir/mine; ln -s ../no/where /dir/link"),
                      ("directories", "rm -r /dir/sub; mkdir -m 1770 /dir/sub; echo new > /dir/sub/new; mkdir /moved; mv /dir/two /moved/; echo last > '/workspace/a name'")):
     out("run", "--base", "base", "-e", "e", "--provision", "-c", change)
     out("commit", "-e", "e", "-m", what)
@@ -135,6 +141,16 @@ os.chmod("bin/crun", 0o755)
 w = wanted()
 check(w["etc/by-others"][1:3] == (0o2711, "7:8") and w["etc/secret"][1:3] == (0o640, "0:42") and w["dir/one"][3] == w["workspace/three"][3] == 3 and
       w["moved/two"] == w["dir/one"] and w["dir/sub"][1] == 0o1770 and not {"gone", "dir/sub/below", "dir/two"} & w.keys(), "what was committed", w)
+
+with tarfile.open("want.tar") as t:
+    files = {m.name.removeprefix("./"): m for m in t}
+able = [files[f"dir/{n}"].pax_headers.get("SCHILY.xattr.security.capability", "").encode("utf-8", "surrogateescape") for n in ("able", "mine")]
+check(able[0] == able[1] == struct.pack("<IIIII", 0x02000001, 1 << 10, 0, 0, 0), "capabilities, that came with it and that were set in it", able)
+kept = [(m.type, m.devmajor, m.devminor, m.mode, m.uid, m.gid) for m in (files["devices/null"], files["devices/disk"])]
+check(kept == [(tarfile.CHRTYPE, 1, 3, 0o666, 0, 0), (tarfile.BLKTYPE, 8, 17, 0o640, 0, 6)], "devices, that came with it and that were made in it", kept)
+out("import", "oci", "image", "again")
+out("export", "tar", "again", "again.tar")
+check(open("again.tar", "rb").read() == open("want.tar", "rb").read(), "the image, imported, is the commit to the byte")
 
 print("== crun, with one id")
 # The bundle is made in the namespace that it is run in: there the user is 0, the one id that there is.
@@ -201,6 +217,8 @@ try:
     said = container("--rm", "oci:image:latest")
     check(said.splitlines() == ["from the image", "two names", "more", "1000"], "podman runs its command, as its user", said)
     compare("podman", container("--rm", "--user", "0", "oci:image:latest", SHOW))
+    said = container("--rm", "--user", "0", "oci:image:latest", "getcap /dir/able /dir/mine")
+    check(said == "/dir/able cap_net_bind_service=ep\n/dir/mine cap_net_bind_service=ep\n", "with the capabilities", said)
     container("--name", "mine", "--user", "0", "oci:image:latest", "rm -r /moved; echo there > /dir/sub/there; chmod 600 /etc/secret; echo again > /workspace/three")
     r = podman("commit", "-q", "-f", "oci", "mine", "localhost/mine:v1")
     r = podman("save", "-q", "--format", "oci-archive", "-o", "mine.tar", "localhost/mine:v1") if r.returncode == 0 else r
