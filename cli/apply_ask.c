@@ -1,18 +1,19 @@
 /* rattan apply -p: one change after another, and of a text one hunk after another, as git add -p asks. */
 #include <fcntl.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "apply/below.h"
 #include "base/io.h"
 #include "cli/apply_internal.h"
+#include "cli/diff_pairs.h"
 
 enum {
-	TEXT_MAX = 32 << 20
+	TEXT_MAX = 32 << 20,
+	KEPT_FDS = 4096 /* and above: what is held of the files that were taken */
 };
 
 /* A run of lines that differ, and lines around it: old lines [old, old + nold), which become @text's "+" and " " lines. */
@@ -94,40 +95,6 @@ static enum answer ask(const char *what, bool hunk, bool split)
 }
 
 /* ---- hunks ---- */
-
-static int run_diff(int a, int b, struct buf *out)
-{
-	char pa[] = "/proc/self/fd/100", pb[] = "/proc/self/fd/101";
-	char *argv[] = {(char[]){"diff"}, (char[]){"-u"}, (char[]){"-a"}, pa, pb, NULL};
-	posix_spawn_file_actions_t act;
-	int p[2], r, status;
-	uint8_t piece[8192];
-	ssize_t n;
-	pid_t pid;
-
-	if (pipe2(p, O_CLOEXEC) < 0)
-		return ret_nerrno();
-	if (posix_spawn_file_actions_init(&act))
-		r = ENOMEM;
-	else {
-		(void)posix_spawn_file_actions_adddup2(&act, a, 100);
-		(void)posix_spawn_file_actions_adddup2(&act, b, 101);
-		(void)posix_spawn_file_actions_adddup2(&act, p[1], STDOUT_FILENO);
-		r = posix_spawnp(&pid, "diff", &act, NULL, argv, environ);
-		(void)posix_spawn_file_actions_destroy(&act);
-	}
-	(void)close(p[1]);
-	r = -r;
-	while (r == 0 && (n = read(p[0], piece, sizeof(piece))) != 0)
-		r = n < 0 ? (errno == EINTR ? 0 : ret_nerrno()) : buf_put(out, piece, (size_t)n);
-	(void)close(p[0]);
-	if (r < 0)
-		return r;
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return ret_nerrno();
-	return WIFEXITED(status) && WEXITSTATUS(status) < 2 ? 0 : -EIO;
-}
 
 static struct hunk *grow(struct hunks *h, size_t at)
 {
@@ -300,24 +267,34 @@ static int to_memfd(const struct buf *b)
 	return r < 0 ? r : steal_fd(&fd);
 }
 
-/* ---- one change ---- */
+/* ---- texts, as many as one diff(1) gets ---- */
 
-static int open_text(int dir, const char *path, struct buf *out)
+/* A changed text: both sides as they were read, which is what is asked about and, where it is taken, what comes to the host. */
+struct text {
+	struct apply_change *c;
+	int a, b; /* -1: it is asked about as a whole */
+	struct buf diff;
+};
+
+struct texts {
+	struct apply_dir *d;
+	int host, tree;
+	struct text *v;
+	size_t n,
+		max; /* @max: the first is asked about at once, and the more answers there are, the more is read ahead */
+	size_t next; /* of the changes */
+	struct diff_room room;
+};
+
+static void texts_clear(struct texts *t)
 {
-	const char *name;
-	cleanup_fd int at = below_parent(dir, path, &name);
-	struct stat st;
-	int fd, r;
-
-	if (at < 0)
-		return at;
-	if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return ret_nerrno();
-	if (!S_ISREG(st.st_mode) || st.st_size > TEXT_MAX)
-		return -EFBIG;
-	r = io_read_file(at, name, TEXT_MAX, out);
-	fd = r < 0 ? r : to_memfd(out);
-	return fd;
+	for (size_t i = 0; i < t->n; i++) {
+		cleanup_fdp(&t->v[i].a);
+		cleanup_fdp(&t->v[i].b);
+		buf_release(&t->v[i].diff);
+	}
+	t->n = t->room.n = 0;
+	t->room.bytes = 0;
 }
 
 static bool is_text(const struct buf *b)
@@ -325,32 +302,150 @@ static bool is_text(const struct buf *b)
 	return !b->len || !memchr(b->data, 0, b->len);
 }
 
-/* -1: it has no hunks; the change is asked about as a whole. */
-static int ask_text(struct apply_change *c, int host, int tree, enum answer *ret)
+static int open_text(int dir, const char *path)
+{
+	cleanup_buf struct buf text = {0};
+	const char *name;
+	cleanup_fd int at = below_parent(dir, path, &name);
+	struct stat st;
+	int r;
+
+	if (at < 0)
+		return at;
+	if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return ret_nerrno();
+	if (!S_ISREG(st.st_mode) || st.st_size > TEXT_MAX)
+		return -EFBIG;
+	r = io_read_file(at, name, TEXT_MAX, &text);
+	if (r == 0 && !is_text(&text))
+		r = -EILSEQ;
+	return r < 0 ? r : to_memfd(&text);
+}
+
+/* What cannot be read as a text is asked about as a whole. */
+static int texts_add(struct texts *t, struct apply_change *c)
+{
+	struct text *x = &t->v[t->n++];
+
+	*x = (struct text){.c = c, .a = -1, .b = -1};
+	x->a = open_text(t->host, c->path);
+	if (x->a >= 0)
+		x->b = open_text(t->tree, c->path);
+	if (x->a >= 0 && x->b >= 0)
+		return diff_room_add(&t->room, &x->a, &x->b);
+	cleanup_fdp(&x->a);
+	x->a = x->b = -1;
+	return 0;
+}
+
+static int add_line(void *arg, const char *text, size_t n)
+{
+	int r = buf_put(arg, text, n);
+
+	return r < 0 ? r : buf_put(arg, "\n", 1);
+}
+
+/* Without a diff(1) none has hunks. */
+static int compare(struct texts *t)
+{
+	struct diff_pairs x = {0};
+	int r = t->room.n ? diff_pairs_start(&x, &t->room) : 0, e;
+
+	for (size_t i = 0; r == 0 && i < t->n; i++) {
+		enum diff_verdict v;
+
+		if (t->v[i].a < 0)
+			continue;
+		r = diff_pairs_next(&x, t->v[i].a, &v);
+		if (r == 0 && v == DIFF_TEXT)
+			r = diff_pairs_lines(&x, add_line, &t->v[i].diff);
+	}
+	e = diff_pairs_end(&x);
+	return r == -ENOENT ? 0 : r < 0 ? r : e;
+}
+
+static bool has_hunks(const struct apply_change *c)
+{
+	return c->chosen && c->kind == 'M' && c->what & APPLY_CONTENT && S_ISREG(c->mode);
+}
+
+/* The texts from the change @from on. */
+static int texts_load(struct texts *t, size_t from)
+{
+	int r = 0;
+
+	texts_clear(t);
+	for (t->next = from;
+	     r == 0 && t->next < t->d->n && t->n < t->max && !diff_room_full(&t->room, 0);
+	     t->next++)
+		if (has_hunks(&t->d->v[t->next]))
+			r = texts_add(t, &t->d->v[t->next]);
+	t->max = t->max * 4 < t->room.max ? t->max * 4 : t->room.max;
+	return r < 0 ? r : compare(t);
+}
+
+/* ---- one change ---- */
+
+/* What was asked about is what comes, whatever a command makes of the file meanwhile. */
+static int choose_bytes(struct text *x, struct hunks *h, size_t taken)
+{
+	cleanup_buf struct buf out = {0};
+	int fd, high, r = 0;
+
+	if (taken == h->n) {
+		fd = x->b;
+		x->b = -1;
+	} else {
+		r = merge(h, &out);
+		fd = r < 0 ? r : to_memfd(&out);
+	}
+	if (fd < 0)
+		return fd;
+	/* Out of the way of those that come after. */
+	high = fcntl(fd, F_DUPFD_CLOEXEC, KEPT_FDS);
+	if (high >= 0) {
+		(void)close(fd);
+		fd = high;
+	}
+	x->c->bytes_fd = fd;
+	return 0;
+}
+
+static int read_back(int fd, struct buf *ret)
+{
+	struct stat st;
+	ssize_t n;
+	int r = fstat(fd, &st) < 0 ? ret_nerrno() : buf_reserve(ret, (size_t)st.st_size);
+
+	if (r < 0)
+		return r;
+	n = io_pread_full(fd, ret->data + ret->len, (size_t)st.st_size, 0);
+	if (n >= 0)
+		ret->len += (size_t)n;
+	return n < 0 ? (int)n : 0;
+}
+
+/* 1: it has no hunks. */
+static int ask_text(struct text *x, enum answer *ret)
 {
 	__attribute__((cleanup(hunks_release))) struct hunks h = {0};
-	cleanup_buf struct buf new = {0}, out = {0};
-	cleanup_fd int a = open_text(host, c->path, &h.old), b = open_text(tree, c->path, &new);
 	size_t taken = 0;
 	int r;
 
-	if (a < 0 || b < 0 || !is_text(&h.old) || !is_text(&new))
-		return -1;
-	r = run_diff(a, b, &h.diff);
+	if (x->a < 0 || !x->diff.len)
+		return 1;
+	h.diff = x->diff;
+	x->diff = (struct buf){0};
+	r = read_back(x->a, &h.old);
 	if (r == 0)
-		r = h.diff.len ? parse(&h) : 0;
-	if (r < 0 || !h.n)
-		return -1;
-	*ret = ask_hunks(&h, c->path);
+		r = parse(&h);
+	if (r < 0)
+		return r;
+	*ret = ask_hunks(&h, x->c->path);
 	for (size_t i = 0; i < h.n; i++)
 		taken += h.v[i].take;
-	c->chosen = taken > 0;
-	if (taken == 0 || taken == h.n)
-		return 0;
-	r = merge(&h, &out);
-	if (r == 0)
-		r = c->bytes_fd = to_memfd(&out);
-	return r < 0 ? r : 0;
+	x->c->chosen = taken > 0;
+	return taken ? choose_bytes(x, &h, taken) : 0;
 }
 
 static enum answer ask_whole(struct apply_change *c)
@@ -369,18 +464,31 @@ static enum answer ask_whole(struct apply_change *c)
 	return a;
 }
 
-int apply_ask(struct apply_dir *d, int tree)
+static int ask_one(struct texts *t, size_t i, size_t *at, enum answer *ret)
 {
-	cleanup_fd int host = open(d->host, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	bool quit = false;
+	struct apply_change *c = &t->d->v[i];
+	int r = 1;
 
-	if (host < 0)
-		return cli_fail(CLI_FAILED, "%s: %s", d->host, err_text(errno));
-	for (size_t i = 0; i < d->n; i++) {
-		struct apply_change *c = &d->v[i];
-		bool text = c->kind == 'M' && c->what & APPLY_CONTENT && S_ISREG(c->mode);
+	if (has_hunks(c) && i >= t->next) {
+		r = texts_load(t, i);
+		*at = 0;
+	}
+	if (r >= 0 && has_hunks(c))
+		r = ask_text(&t->v[(*at)++], ret);
+	if (r == 1)
+		*ret = ask_whole(c);
+	return r < 0 ? r : 0;
+}
+
+static int ask_each(struct texts *t)
+{
+	bool quit = false;
+	size_t at = 0;
+
+	for (size_t i = 0; i < t->d->n; i++) {
+		struct apply_change *c = &t->d->v[i];
 		enum answer a = NO;
-		int r = -1;
+		int r;
 
 		if (!c->chosen)
 			continue;
@@ -389,13 +497,29 @@ int apply_ask(struct apply_dir *d, int tree)
 			c->chosen = false;
 			continue;
 		}
-		if (text)
-			r = ask_text(c, host, tree, &a);
-		if (r == -1)
-			a = ask_whole(c);
-		else if (r < 0)
+		r = ask_one(t, i, &at, &a);
+		if (r < 0)
 			return cli_fail_errno(r, NULL, c->path);
 		quit = a == QUIT;
 	}
 	return -1;
+}
+
+int apply_ask(struct apply_dir *d, int tree)
+{
+	cleanup_fd int host = open(d->host, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct texts t = {.d = d, .host = host, .tree = tree, .max = 1};
+	int code;
+
+	if (host < 0)
+		return cli_fail(CLI_FAILED, "%s: %s", d->host, err_text(errno));
+	io_most_descriptors(); /* what is taken is held until it is applied */
+	diff_room_init(&t.room);
+	t.v = calloc(t.room.max, sizeof(*t.v));
+	if (!t.v)
+		return cli_fail(CLI_FAILED, "out of memory");
+	code = ask_each(&t);
+	texts_clear(&t);
+	free(t.v);
+	return code;
 }

@@ -1,9 +1,6 @@
 /* How two states of files differ: modes, attributes, and content, of what is there on both sides by diff(1). */
-#include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,8 +8,6 @@
 #include "cli/diff_internal.h"
 
 #define CONTENT_MAX (32 << 20)
-#define PAIRS_MAX   256        /* for one diff(1) */
-#define PAIRS_BYTES (32 << 20) /* of them together, which are memory; one pair may have more */
 
 struct side {
 	int fd;      /* -1: nothing there */
@@ -168,6 +163,46 @@ static void put_what(const struct change *c)
 	}
 }
 
+static int put_line(void *arg, const char *text, size_t n)
+{
+	diff_put_line(arg, text, n);
+	return 0;
+}
+
+static int put_binary(const char *label_a, const char *label_b)
+{
+	cleanup_buf struct buf text = {0};
+	int r = buf_puts(&text, "Binary files ");
+
+	if (r == 0)
+		r = diff_quote(&text, label_a);
+	if (r == 0)
+		r = buf_puts(&text, " and ");
+	if (r == 0)
+		r = diff_quote(&text, label_b);
+	if (r == 0)
+		r = buf_puts(&text, " differ\n");
+	if (r == 0)
+		(void)fwrite(text.data, 1, text.len, stdout);
+	return r;
+}
+
+/* What diff(1) says of them, when they differ. */
+static int put_compared(const struct cli_page *pg, const struct pair *p, struct diff_pairs *x)
+{
+	enum diff_verdict v;
+	int r = diff_pairs_next(x, p->a.fd, &v);
+
+	if (r < 0 || v == DIFF_SAME)
+		return r;
+	if (v == DIFF_BINARY)
+		return put_binary(label(&p->a), label(&p->b));
+	r = diff_put_head(pg, "--- ", label(&p->a));
+	if (r == 0)
+		r = diff_put_head(pg, "+++ ", label(&p->b));
+	return r < 0 ? r : diff_pairs_lines(x, put_line, (void *)(uintptr_t)pg);
+}
+
 static int put_sides(const struct cli_page *pg, const struct pair *p, struct diff_pairs *x)
 {
 	const struct side *a = &p->a, *b = &p->b;
@@ -188,7 +223,7 @@ static int put_sides(const struct cli_page *pg, const struct pair *p, struct dif
 		printf(" differ; they are over 32 MiB and not shown\n");
 		return 0;
 	}
-	return p->compare ? diff_pairs_put(x, pg, a->fd, label(a), label(b)) : put_whole(pg, a, b);
+	return p->compare ? put_compared(pg, p, x) : put_whole(pg, a, b);
 }
 
 static bool has_content(const struct change *c)
@@ -237,8 +272,9 @@ struct batch {
 	const struct cli_page *pg;
 	struct revs revs;
 	struct pair *v;
-	size_t n, max; /* pairs; as many as there are descriptors for */
-	int low;       /* above the descriptors of everything else, so that they rise */
+	size_t n;
+	struct diff_room room; /* for those that are compared */
+	uint64_t alone;        /* bytes of the others */
 };
 
 static void batch_release(struct batch *b)
@@ -248,37 +284,12 @@ static void batch_release(struct batch *b)
 		side_release(&b->v[i].b);
 	}
 	b->n = 0;
-}
-
-static void batch_init(struct batch *b)
-{
-	struct rlimit lim = {.rlim_cur = 1024};
-	rlim_t spare;
-
-	(void)getrlimit(RLIMIT_NOFILE, &lim);
-	b->low = lim.rlim_cur >= 256 ? 100 : 10;
-	spare = lim.rlim_cur > 64 ? (lim.rlim_cur - 64) / 3 : 1;
-	b->max = spare < PAIRS_MAX ? (size_t)spare : PAIRS_MAX;
-}
-
-static int raise_fd(int *fd, int low)
-{
-	int high = fcntl(*fd, F_DUPFD_CLOEXEC, low);
-
-	if (high < 0)
-		return ret_nerrno();
-	(void)close(*fd);
-	*fd = high;
-	return 0;
-}
-
-static int digits(int n)
-{
-	return n < 100 ? 2 : n < 1000 ? 3 : 4;
+	b->room.n = 0;
+	b->room.bytes = b->alone = 0;
 }
 
 /* *ret_full: no more after it. */
-static int batch_add(struct batch *b, const struct change *c, uint64_t *bytes, bool *ret_full)
+static int batch_add(struct batch *b, const struct change *c, bool *ret_full)
 {
 	struct pair *p = &b->v[b->n];
 	int r = load_sides(&b->revs, c, p);
@@ -288,29 +299,12 @@ static int batch_add(struct batch *b, const struct change *c, uint64_t *bytes, b
 		return r;
 	p->compare = p->a.fd >= 0 && p->b.fd >= 0 && readable(&p->a) && readable(&p->b) &&
 		     !huge(&p->a) && !huge(&p->b);
-	if (p->compare) {
-		r = raise_fd(&p->a.fd, b->low);
-		if (r == 0)
-			r = raise_fd(&p->b.fd, b->low);
-	}
-	*bytes += size_of(&p->a) + size_of(&p->b);
-	/* A hundredth would be sorted before a twentieth: none shall follow the last number of its length. */
-	*ret_full =
-		b->n == b->max || *bytes >= PAIRS_BYTES || digits(p->b.fd + 2) > digits(p->b.fd);
+	if (p->compare)
+		r = diff_room_add(&b->room, &p->a.fd, &p->b.fd);
+	else
+		b->alone += size_of(&p->a) + size_of(&p->b);
+	*ret_full = b->n == b->room.max || diff_room_full(&b->room, b->alone);
 	return r;
-}
-
-static int batch_start(struct batch *b, struct diff_pairs *x)
-{
-	int fds_a[PAIRS_MAX], fds_b[PAIRS_MAX];
-	size_t n = 0;
-
-	for (size_t i = 0; i < b->n; i++)
-		if (b->v[i].compare) {
-			fds_a[n] = b->v[i].a.fd;
-			fds_b[n++] = b->v[i].b.fd;
-		}
-	return n ? diff_pairs_start(x, fds_a, fds_b, n) : 0;
 }
 
 /* Changes from *at on, until there are enough of those that need a diff(1); *at: behind the last one that was printed. */
@@ -318,19 +312,18 @@ static int put_batch(struct batch *b, const struct change **at, const struct cha
 {
 	const struct change *last = *at;
 	struct diff_pairs x = {0};
-	uint64_t bytes = 0;
 	bool full = false;
 	size_t next = 0;
 	int r = 0, e;
 
 	for (; r == 0 && !full && last < end; last++)
 		if (on_both_sides(last)) {
-			r = batch_add(b, last, &bytes, &full);
+			r = batch_add(b, last, &full);
 			if (r < 0)
 				*at = last;
 		}
-	if (r == 0)
-		r = batch_start(b, &x);
+	if (r == 0 && b->room.n)
+		r = diff_pairs_start(&x, &b->room);
 	for (; r == 0 && *at < last && !ferror(stdout); (*at)++) {
 		const struct change *c = *at;
 
@@ -355,8 +348,8 @@ int diff_put_contents(const struct cli_page *pg, struct ctl *ctl, const char *re
 	const struct change *at = v, *end = v + n;
 	int r = 0;
 
-	batch_init(&b);
-	b.v = calloc(b.max, sizeof(*b.v));
+	diff_room_init(&b.room);
+	b.v = calloc(b.room.max, sizeof(*b.v));
 	if (!b.v)
 		r = -ENOMEM;
 	while (r == 0 && at < end && !ferror(stdout))

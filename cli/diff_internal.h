@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "cli/cli.h"
+#include "cli/diff_pairs.h"
 #include "cli/pager.h"
 
 struct change {
@@ -28,22 +29,3 @@ void diff_put_line(const struct cli_page *pg, const char *text, size_t n);
 int diff_put_head(const struct cli_page *pg, const char *mark, const char *label) MUST_USE;
 /* A name that could end its line, or say something to a terminal, as git and patch(1) quote it. */
 int diff_quote(struct buf *out, const char *label) MUST_USE;
-
-/* ---- diff_pairs.c: one diff(1) for many pairs of files ---- */
-
-/* It compares two directories, /proc/PID/fd of two processes that hold the files and do nothing else: nothing is on a disk that
- * could be left behind. */
-struct diff_pairs {
-	FILE *out;            /* what diff(1) says */
-	pid_t diff, holds[2]; /* 0: not started */
-	char *line;           /* what was read last; the caller's next pair begins with it */
-	size_t room;
-	ssize_t len;
-};
-/* What is compared has rising descriptors in @a, all written with as many digits. After an error it is ended, too. */
-int diff_pairs_start(struct diff_pairs *x, const int *a, const int *b, size_t n) MUST_USE;
-/* How the pair of @a differs, when it does; pairs in their order. */
-int diff_pairs_put(struct diff_pairs *x, const struct cli_page *pg, int a, const char *label_a,
-		   const char *label_b) MUST_USE;
-/* Negative errno when diff(1) did not do it all. */
-int diff_pairs_end(struct diff_pairs *x) MUST_USE;

@@ -5,12 +5,74 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/io.h"
-#include "cli/diff_internal.h"
+#include "cli/diff_pairs.h"
+
+#define BYTES_MAX (32 << 20) /* of the pairs together, which are memory; one pair may have more */
+
+/* ---- what is compared ---- */
+
+void diff_room_init(struct diff_room *m)
+{
+	struct rlimit lim = {.rlim_cur = 1024};
+	rlim_t spare;
+
+	(void)getrlimit(RLIMIT_NOFILE, &lim);
+	*m = (struct diff_room){.low = lim.rlim_cur >= 256 ? 100 : 10};
+	spare = lim.rlim_cur > 64 ? (lim.rlim_cur - 64) / 3 : 1;
+	m->max = spare < DIFF_PAIRS_MAX ? (size_t)spare : DIFF_PAIRS_MAX;
+}
+
+static int raise_fd(int *fd, int low)
+{
+	int high = fcntl(*fd, F_DUPFD_CLOEXEC, low);
+
+	if (high < 0)
+		return ret_nerrno();
+	(void)close(*fd);
+	*fd = high;
+	return 0;
+}
+
+static uint64_t size_of(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 ? (uint64_t)st.st_size : 0;
+}
+
+int diff_room_add(struct diff_room *m, int *a, int *b)
+{
+	int r = m->n < m->max ? raise_fd(a, m->low) : -E2BIG;
+
+	if (r == 0)
+		r = raise_fd(b, m->low);
+	if (r < 0)
+		return r;
+	m->a[m->n] = *a;
+	m->b[m->n++] = *b;
+	m->bytes += size_of(*a) + size_of(*b);
+	return 0;
+}
+
+static int digits(int n)
+{
+	return n < 100 ? 2 : n < 1000 ? 3 : 4;
+}
+
+bool diff_room_full(const struct diff_room *m, uint64_t bytes)
+{
+	int last = m->n ? m->b[m->n - 1] : m->low;
+
+	/* A hundredth would be sorted before a twentieth: none shall follow the last number of its length. */
+	return m->n == m->max || m->bytes + bytes >= BYTES_MAX || digits(last + 2) > digits(last);
+}
 
 /* ---- who holds the files ---- */
 
@@ -45,9 +107,9 @@ static _Noreturn void hold(const int *at, const int *from, size_t n, pid_t paren
 		(void)pause();
 }
 
-static int start_holders(struct diff_pairs *x, const int *a, const int *b, size_t n)
+static int start_holders(struct diff_pairs *x, const struct diff_room *m)
 {
-	const int *const from[] = {a, b};
+	const int *const from[] = {m->a, m->b};
 	cleanup_fd int rd = -1, wr = -1;
 	pid_t self = getpid();
 	int p[2];
@@ -64,7 +126,7 @@ static int start_holders(struct diff_pairs *x, const int *a, const int *b, size_
 		if (pid < 0)
 			return ret_nerrno();
 		if (pid == 0)
-			hold(a, from[i], n, self, (unsigned)wr);
+			hold(m->a, from[i], m->n, self, (unsigned)wr);
 		x->holds[i] = pid;
 	}
 	/* They close theirs when all is where it shall be. */
@@ -117,12 +179,12 @@ static void next_line(struct diff_pairs *x)
 	x->len = getline(&x->line, &x->room, x->out);
 }
 
-int diff_pairs_start(struct diff_pairs *x, const int *a, const int *b, size_t n)
+int diff_pairs_start(struct diff_pairs *x, const struct diff_room *m)
 {
 	int r;
 
 	*x = (struct diff_pairs){0};
-	r = start_holders(x, a, b, n);
+	r = start_holders(x, m);
 	if (r == 0)
 		r = start_diff(x);
 	if (r < 0)
@@ -193,63 +255,61 @@ static unsigned long lines_of(const char **p)
 	return strtoul(e + 1, (char **)(uintptr_t)p, 10);
 }
 
-static int put_text(struct diff_pairs *x, const struct cli_page *pg)
+static void next_hunk(struct diff_pairs *x, unsigned long *ret_old, unsigned long *ret_new)
 {
 	const char *p = x->line + 4; /* "@@ -" */
-	unsigned long old = lines_of(&p), new = 0;
 
-	if (strncmp(p, " +", 2) != 0)
-		return -EIO;
-	p += 2;
-	new = lines_of(&p);
-	diff_put_line(pg, x->line, (size_t)x->len - (x->line[x->len - 1] == '\n'));
-	next_line(x);
-	/* Counted, as a line of a file can look like any other. */
-	while (x->len > 0 && (old || new || *x->line == '\\')) {
-		old -= old && (*x->line == ' ' || *x->line == '-');
-		new -= new && (*x->line == ' ' || *x->line == '+');
-		diff_put_line(pg, x->line, (size_t)x->len - (x->line[x->len - 1] == '\n'));
-		next_line(x);
+	*ret_old = lines_of(&p);
+	*ret_new = 0;
+	if (!strncmp(p, " +", 2)) {
+		p += 2;
+		*ret_new = lines_of(&p);
 	}
-	return 0;
 }
 
-static int put_binary(struct diff_pairs *x, const char *label_a, const char *label_b)
+static int put_line(struct diff_pairs *x, int (*line)(void *arg, const char *text, size_t n),
+		    void *arg)
 {
-	cleanup_buf struct buf text = {0};
-	int r = buf_puts(&text, "Binary files ");
+	int r = line(arg, x->line, (size_t)x->len - (x->line[x->len - 1] == '\n'));
 
-	if (r == 0)
-		r = diff_quote(&text, label_a);
-	if (r == 0)
-		r = buf_puts(&text, " and ");
-	if (r == 0)
-		r = diff_quote(&text, label_b);
-	if (r == 0)
-		r = buf_puts(&text, " differ\n");
-	if (r == 0)
-		(void)fwrite(text.data, 1, text.len, stdout);
 	next_line(x);
 	return r;
 }
 
-int diff_pairs_put(struct diff_pairs *x, const struct cli_page *pg, int a, const char *label_a,
-		   const char *label_b)
+int diff_pairs_lines(struct diff_pairs *x, int (*line)(void *arg, const char *text, size_t n),
+		     void *arg)
 {
-	int r;
+	int r = 0;
 
+	while (r == 0 && begins(x, "@@ -")) {
+		unsigned long old, new;
+
+		next_hunk(x, &old, &new);
+		r = put_line(x, line, arg);
+		/* Counted, as a line of a file can look like any other. */
+		while (r == 0 && x->len > 0 && (old || new || *x->line == '\\')) {
+			old -= old && (*x->line == ' ' || *x->line == '-');
+			new -= new && (*x->line == ' ' || *x->line == '+');
+			r = put_line(x, line, arg);
+		}
+	}
+	return r;
+}
+
+int diff_pairs_next(struct diff_pairs *x, int a, enum diff_verdict *ret)
+{
+	*ret = DIFF_SAME;
 	if (pair_of(x) != a)
 		return 0;
-	if (begins(x, "Binary files "))
-		return put_binary(x, label_a, label_b);
+	if (begins(x, "Binary files ")) {
+		*ret = DIFF_BINARY;
+		next_line(x);
+		return 0;
+	}
 	if (!begins(x, "diff "))
 		return -EIO;
-	r = diff_put_head(pg, "--- ", label_a);
-	if (r == 0)
-		r = diff_put_head(pg, "+++ ", label_b);
-	for (int i = 0; i < 3; i++) /* these, as it writes them */
+	for (int i = 0; i < 3; i++) /* the names, as it has them */
 		next_line(x);
-	while (r == 0 && begins(x, "@@ -"))
-		r = put_text(x, pg);
-	return r;
+	*ret = DIFF_TEXT;
+	return 0;
 }
