@@ -5,6 +5,7 @@
 # user: root
 # timeout: 3600
 . "$RATTAN_SRC/tests/e2e/lib.sh"
+. "$RATTAN_SRC/tests/e2e/packagelib.sh"
 
 [ "$(. /etc/os-release && echo "$VERSION_CODENAME")" = bookworm ] || { echo "SKIP: this is not Debian 12"; exit 77; }
 for p in debootstrap dpkg-buildpackage lintian; do
@@ -31,7 +32,7 @@ tree=$here/tree
 must debootstrap --variant=minbase bookworm "$tree"
 cp /etc/resolv.conf /etc/hosts "$tree/etc/"
 
-cp -r "$RATTAN_SRC" src && rm -rf src/tests/mcp/node_modules src/tests/mcp/real/node_modules
+own_sources
 must src/scripts/package-deb
 found=$(lintian -EI --fail-on error,warning,info src/build-deb/*.changes) || fail "lintian: $found"
 cp src/build-deb/rattan_*.deb "$tree/tmp/rattan.deb"
@@ -44,9 +45,9 @@ as_me() {
 must as_me 'rattan run -- true'
 same "$(as_me 'rattan run -c "echo hello > /workspace/f; cat /workspace/f"; rattan commit -m one >/dev/null; rattan run -- rm f; rattan rollback head >/dev/null; rattan run -- cat f' 2>/dev/null)" $'hello\nhello' "a session in the fresh tree"
 same "$(as_me 'rattan doctor' | tail -1)" "this host can run sandboxes" "doctor"
-[ -s "$tree/usr/share/bash-completion/completions/rattan" ] || fail "no completion"
-[ -s "$tree/usr/share/zsh/vendor-completions/_rattan" ] || fail "no completion for zsh"
-[ -s "$tree/usr/lib/systemd/user/rattan-gc.timer" ] || fail "no timer"
+has_all "$tree" libexec
+[ -s "$tree/usr/share/zsh/vendor-completions/_rattan" ] || fail "the completion is where no zsh looks"
+[ ! -e "$tree/etc/apparmor.d/rattan" ] || fail "a profile that this AppArmor does not understand"
 [ ! -e "$tree/etc/systemd/user/timers.target.wants/rattan-gc.timer" ] || fail "the timer was turned on"
 
 # Taken away: it says what stays, and that stays.
