@@ -66,6 +66,7 @@ static int answer_add(struct answer *a, const struct ctl_table *t, const void *i
 struct call {
 	struct env *env;
 	const void *owner;
+	struct env_looks *looks;
 	struct ctl_req rq;
 	int *fds; /* what came with the request; -1 what was taken */
 	size_t nfds;
@@ -242,7 +243,7 @@ static int op_diff(struct call *c)
 static int op_cat(struct call *c)
 {
 	struct ctl_note n = {0};
-	int fd, r = env_cat(c->env, c->rq.rev, c->rq.path, &c->diag, &fd, &n.mode);
+	int fd, r = env_cat(c->env, c->looks, c->rq.rev, c->rq.path, &c->diag, &fd, &n.mode);
 
 	if (r < 0)
 		return r;
@@ -401,12 +402,17 @@ static int finish(struct answer *a, int err, const struct diag *d)
 	return answer_close_message(a, &rp);
 }
 
-int ctl_serve(struct env *env, const void *owner, int sock, const struct buf *msg, int *fds,
-	      size_t nfds, enum ctl_end *ret_end)
+int ctl_serve(struct env *env, const void *owner, struct env_looks *looks, int sock,
+	      const struct buf *msg, int *fds, size_t nfds, enum ctl_end *ret_end)
 {
 	struct answer a = {.done.max = ANSWER_MAX, .items.max = CTL_FRAME_MAX};
-	struct call c = {
-		.env = env, .owner = owner, .fds = fds, .nfds = nfds, .sock = sock, .a = &a};
+	struct call c = {.env = env,
+			 .owner = owner,
+			 .looks = looks,
+			 .fds = fds,
+			 .nfds = nfds,
+			 .sock = sock,
+			 .a = &a};
 	int r = decode(msg, &c);
 	bool fatal = r < 0;
 

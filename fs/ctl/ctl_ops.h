@@ -12,6 +12,7 @@
 #include "base/err.h"
 
 struct env;
+struct env_looks;
 
 enum ctl_end {
 	CTL_END_NOT,
@@ -19,7 +20,7 @@ enum ctl_end {
 	CTL_END_REPLACE, /* another daemon goes on */
 };
 
-/* A message @msg from @owner's socket @sock, with descriptors that this call takes over. Negative:
- * the connection is of no use any more. *ret_end: is the daemon to end? */
-int ctl_serve(struct env *env, const void *owner, int sock, const struct buf *msg, int *fds,
-	      size_t nfds, enum ctl_end *ret_end) MUST_USE;
+/* A message @msg from @owner's socket @sock, with descriptors that this call takes over. @looks: the connection's, kept between its
+ * messages. Negative: the connection is of no use any more. *ret_end: is the daemon to end? */
+int ctl_serve(struct env *env, const void *owner, struct env_looks *looks, int sock,
+	      const struct buf *msg, int *fds, size_t nfds, enum ctl_end *ret_end) MUST_USE;

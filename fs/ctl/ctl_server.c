@@ -1,6 +1,7 @@
 #include "fs/ctl/ctl_server.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -16,11 +17,14 @@
 #include "fs/ctl/ctl_ops.h"
 #include "fs/env/env.h"
 
+#define LOOK_MS 1000
+
 struct conn {
 	struct ctl_server *server;
 	int sock;
 	pthread_t thread;
-	atomic_bool done; /* the thread is at its end and may be joined */
+	struct env_looks looks; /* kept from one request to the next, while they come */
+	atomic_bool done;       /* the thread is at its end and may be joined */
 	struct conn *next;
 };
 
@@ -39,6 +43,15 @@ static void wake(struct ctl_server *s)
 	(void)!write(s->event_fd, &one, sizeof(one));
 }
 
+/* What was kept for another request is given up when none comes. */
+static void await(struct conn *c)
+{
+	struct pollfd p = {.fd = c->sock, .events = POLLIN};
+
+	if ((c->looks.v[0] || c->looks.v[1]) && poll(&p, 1, LOOK_MS) == 0)
+		env_looks_end(&c->looks);
+}
+
 static void *conn_main(void *arg)
 {
 	struct conn *c = arg;
@@ -49,11 +62,13 @@ static void *conn_main(void *arg)
 		int fds[IO_MAX_FDS];
 		size_t nfds = 0;
 
+		await(c);
 		if (ctl_frame_recv(c->sock, &msg, fds, &nfds) <= 0)
 			break;
-		if (ctl_serve(c->server->env, c, c->sock, &msg, fds, nfds, &end) < 0)
+		if (ctl_serve(c->server->env, c, &c->looks, c->sock, &msg, fds, nfds, &end) < 0)
 			break;
 	}
+	env_looks_end(&c->looks);
 	/* Whatever the client held ends with its connection. */
 	env_unlease(c->server->env, c);
 	env_unbind_all(c->server->env, c);

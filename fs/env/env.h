@@ -155,8 +155,15 @@ int env_refs(struct env *e, bool all, int (*fn)(void *arg, const struct ctl_ref 
 /* @all: also times, and what was taken over from host directories. */
 int env_diff(struct env *e, const char *a, const char *b, bool all, struct diag *diag,
 	     int (*fn)(void *arg, const struct ctl_change *ch), void *arg) MUST_USE;
-int env_cat(struct env *e, const char *rev, const char *path, struct diag *diag, int *ret_fd,
-	    uint32_t *ret_mode) MUST_USE;
+/* States that stay open for the next call: both that a diff is of. Zeroed at first; env_looks_end() before the environment's end, and soon.
+ * One thread at a time. */
+struct env_looks {
+	struct env_look *v[2];
+	unsigned next; /* to be replaced */
+};
+int env_cat(struct env *e, struct env_looks *keep, const char *rev, const char *path,
+	    struct diag *diag, int *ret_fd, uint32_t *ret_mode) MUST_USE;
+void env_looks_end(struct env_looks *l);
 int env_own(struct env *e, const char *path, struct diag *diag) MUST_USE;
 int env_ls(struct env *e, const char *rev, const char *path, bool below, struct diag *diag,
 	   int (*fn)(void *arg, const struct ctl_file *f), void *arg) MUST_USE;

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "base/log.h"
 #include "fs/ctl/ctl_msg.h"
 #include "fs/env/env_internal.h"
 
@@ -18,19 +19,117 @@
 
 typedef int (*look_fn)(struct ovl *o, void *arg);
 
+static int open_state(const struct ovl_opts *oo, struct ovl **ret)
+{
+	log_debug("layer %llu is opened to be looked at", (unsigned long long)oo->layer);
+	return ovl_open(oo, ret);
+}
+
 static int look_at(struct env *e, store_layer layer, const struct policy_rules *policy, look_fn fn,
 		   void *arg)
 {
 	struct ovl_opts oo = {
 		.store = e->store, .layer = layer, .flags = OVL_RDONLY, .policy = policy};
 	struct ovl *o = NULL;
-	int r = ovl_open(&oo, &o), k;
+	int r = open_state(&oo, &o), k;
 
 	if (r < 0)
 		return r;
 	r = fn(o, arg);
 	k = ovl_close(o);
 	return r < 0 ? r : k;
+}
+
+/* A sealed state that stays open from one question to the next: of many files of a state, each opening would look up the
+ * directories above anew. */
+struct env_look {
+	struct ovl *o;
+	store_layer layer;
+	struct policy_rules policy;
+	store_ino last; /* with one reference, which holds the directories above it; 0: none */
+};
+
+static void look_end(struct env_look *l)
+{
+	if (!l)
+		return;
+	if (l->last)
+		ovl_forget(l->o, l->last, 1);
+	(void)!ovl_close(l->o);
+	policy_rules_release(&l->policy);
+	free(l);
+}
+
+/* Takes @policy. *ret NULL: it changes yet, and cannot be kept. */
+static int look_begin(struct env *e, store_layer layer, struct policy_rules *policy,
+		      struct env_look **ret)
+{
+	struct ovl_opts oo = {
+		.store = e->store, .layer = layer, .flags = OVL_RDONLY, .policy = policy};
+	struct env_look *l;
+	struct store_layer_info li;
+	int r = store_layer_get(e->store, layer, &li);
+
+	if (r < 0 || li.state != STORE_LAYER_SEALED)
+		return r;
+	l = calloc(1, sizeof(*l));
+	r = l ? open_state(&oo, &l->o) : -ENOMEM;
+	if (r < 0) {
+		free(l);
+		return r;
+	}
+	l->layer = layer;
+	l->policy = *policy;
+	*policy = (struct policy_rules){0};
+	*ret = l;
+	return 0;
+}
+
+void env_looks_end(struct env_looks *l)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(l->v); i++)
+		look_end(l->v[i]);
+	*l = (struct env_looks){0};
+}
+
+/* What is closed now is not open in what was kept. */
+static struct env_look *find_kept(const struct env *e, const struct env_looks *keep,
+				  store_layer layer)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(keep->v); i++)
+		if (keep->v[i] && keep->v[i]->layer == layer &&
+		    policy_rules_same(&keep->v[i]->policy, &e->policy.rules))
+			return keep->v[i];
+	return NULL;
+}
+
+/* That it is found each time says that it was not collected. *ret NULL: it is to be looked at without. */
+static int look_kept(struct env *e, const char *rev, struct env_looks *keep, struct diag *diag,
+		     struct env_look **ret)
+{
+	struct env_look **to;
+	cleanup_policy_rules struct policy_rules policy = {0};
+	store_layer layer;
+	int r;
+
+	{
+		ENV_LOCK(e);
+		r = env_resolve(e->store, e->rec.name, rev, diag, &layer);
+		if (r < 0)
+			return r;
+		*ret = find_kept(e, keep, layer);
+		if (*ret)
+			return 0;
+		r = policy_rules_copy(&e->policy.rules, &policy);
+	}
+	to = &keep->v[keep->next];
+	keep->next = (keep->next + 1) % ARRAY_SIZE(keep->v);
+	look_end(*to);
+	*to = NULL;
+	if (r == 0)
+		r = look_begin(e, layer, &policy, to);
+	*ret = *to;
+	return r;
 }
 
 static int look(struct env *e, const char *rev, struct diag *diag, look_fn fn, void *arg)
@@ -93,6 +192,7 @@ struct cat {
 	const char *path;
 	int fd;
 	uint32_t mode;
+	store_ino *last; /* what the reference goes to instead of being given back; NULL: it is */
 };
 
 static int cat_from(struct ovl *o, void *arg)
@@ -107,12 +207,33 @@ static int cat_from(struct ovl *o, void *arg)
 		return -ENOENT;
 	r = copy_out(o, &ent, c->fd);
 	c->mode = ent.attr.st.st_mode;
-	ovl_forget(o, ent.ino, 1);
+	if (c->last) {
+		store_ino was = *c->last;
+
+		*c->last = ent.ino;
+		ent.ino = was;
+	}
+	if (ent.ino)
+		ovl_forget(o, ent.ino, 1);
 	return r;
 }
 
-int env_cat(struct env *e, const char *rev, const char *path, struct diag *diag, int *ret_fd,
-	    uint32_t *ret_mode)
+static int cat(struct env *e, struct env_looks *keep, const char *rev, struct diag *diag,
+	       struct cat *c)
+{
+	struct env_look *l = NULL;
+	int r = rev ? look_kept(e, rev, keep, diag, &l) : 0;
+
+	if (r < 0)
+		return r;
+	if (!l)
+		return look(e, rev, diag, cat_from, c);
+	c->last = &l->last;
+	return cat_from(l->o, c);
+}
+
+int env_cat(struct env *e, struct env_looks *keep, const char *rev, const char *path,
+	    struct diag *diag, int *ret_fd, uint32_t *ret_mode)
 {
 	struct cat c = {.path = path};
 	cleanup_fd int fd = -1;
@@ -124,7 +245,7 @@ int env_cat(struct env *e, const char *rev, const char *path, struct diag *diag,
 	if (fd < 0)
 		return ret_nerrno();
 	c.fd = fd;
-	r = look(e, rev, diag, cat_from, &c);
+	r = cat(e, keep, rev, diag, &c);
 	*ret_mode = c.mode;
 	if (r == -EFBIG)
 		return diag_set(diag, r, "%s is larger than %u MiB", path, CAT_MAX >> 20);

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """rattan diff of many files: what diff(1) says of each pair alone, byte for byte and in its place, with one diff(1) for hundreds of them."""
 # timeout: 300
+import glob
 import json
 import os
 import random
@@ -60,6 +61,7 @@ for d in "old", "new":
     os.symlink(d, f"{d}/d/link")
 os.chmod("new/d/large", 0o755)
 
+os.environ["RATTAN_LOG"] = "debug"  # of the daemon
 check(run("run", "-e", "m", "--overlay", f"{here}/old=/workspace", "-c", "cat d/large > /dev/null; : > mark").returncode == 0, "an environment")
 check(run("commit", "-e", "m", "-m", "one").returncode == 0, "commit")
 r = run("run", "-e", "m", "--bind-ro", f"{here}/new=/mnt/new", "-c", "cd d && find . -mindepth 1 -delete && cp -a /mnt/new/d/. .")
@@ -91,6 +93,8 @@ whole = run("diff", "-e", "m", env={"PATH": f"{here}/bin:{os.environ['PATH']}"})
 started = open("started").read().count("\n")
 check(whole.returncode == 0 and not whole.stderr, "all of it", (whole.returncode, whole.stderr))
 check(started <= len(both) / 100, "a diff(1) for hundreds of files, not for each", started)
+opened = [line for f in glob.glob(f"{os.environ['XDG_RUNTIME_DIR']}/rattan/*-m/log") for line in open(f, errors="replace") if "is opened to be looked at" in line]
+check(0 < len(opened) < len(both) / 10, "nor is a state opened anew for each", len(opened))
 text, at = whole.stdout, 0
 check(b"a/workspace/d/big and b/workspace/d/big differ; they are over 32 MiB and not shown\n" in text, "what is too big is said to be", text[-300:])
 check(b"mode of /workspace/d/large: 100644 -> 100755\n" in text, "modes", text[-300:])

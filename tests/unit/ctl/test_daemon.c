@@ -211,6 +211,48 @@ static int count_paths(void *arg, const char *path, char what)
 	return 0;
 }
 
+static void reads(struct ctl *c, const char *rev, const char *want)
+{
+	char text[64] = {0};
+	uint32_t mode;
+	int fd = -1;
+
+	eq_int(ctl_cat(c, rev, "/workspace/v", NULL, &fd, &mode), 0, "cat at %s", rev);
+	ok(fd >= 0 && io_read_full(fd, text, sizeof(text) - 1) > 0 && !strcmp(text, want), "%s: %s",
+	   rev, text);
+	cleanup_fdp(&fd);
+}
+
+/* What stays open from one question to the next is of the state that is asked about. */
+static void states(struct ctl *c)
+{
+	static const char *const all[] = {"1", "2", "3"};
+	struct ctl_commit cm;
+	struct ctl_ref ref = {0};
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		if (put_file(c, "workspace/v", all[i]) < 0 ||
+		    ctl_commit(c, all[i], NULL, NULL, NULL, &cm) < 0)
+			tap_fatal("commit");
+		ctl_commit_release(&cm);
+		reads(c, "head", all[i]);
+		if (i)
+			reads(c, "head~1", all[i - 1]);
+		if (i)
+			reads(c, "head", all[i]);
+	}
+	for (int i = 0; i < 2; i++) {
+		reads(c, "head~2", "1");
+		reads(c, "head~1", "2");
+		reads(c, "head", "3");
+	}
+	for (size_t i = 0; i < 2; i++) {
+		eq_int(ctl_tag(c, "moves", i ? "head" : "head~1", true, NULL, &ref), 0, "tag");
+		ctl_ref_release(&ref);
+		reads(c, "moves", all[i + 1]);
+	}
+}
+
 static void looking(const struct place *p)
 {
 	struct ctl *c = open_env(p, NULL);
@@ -243,6 +285,7 @@ static void looking(const struct place *p)
 	k = io_read_full(fd, text, sizeof(text));
 	ok(k == 3 && !memcmp(text, "two", 3), "as it was then");
 	(void)close(fd);
+	states(c);
 	eq_int(ctl_cat(c, NULL, "/workspace", NULL, &fd, &mode), -EISDIR, "a directory");
 	eq_int(ctl_cat(c, NULL, "/nope", NULL, &fd, &mode), -ENOENT, "nothing there");
 	eq_int(ctl_flush(c, NULL), 0, "flush");

@@ -127,6 +127,35 @@ static void denials(struct ctl *c, uint64_t token)
 	       "since another mount");
 }
 
+static int try_cat(struct ctl *c, const char *path)
+{
+	uint32_t mode;
+	int fd = -1, r = ctl_cat(c, "head", path, NULL, &fd, &mode);
+
+	cleanup_fdp(&fd);
+	return r;
+}
+
+/* A state that was looked at stays open for what is asked next: not for what has been closed since. */
+static void looks(const char *data)
+{
+	cleanup_buf struct buf policy = {0};
+	struct ctl_attach a;
+	struct ctl *c = open_under(data, NULL), *other;
+
+	make_policy(&policy, false);
+	other = open_under(data, &policy);
+	eq_int(try_cat(c, "/workspace/f"), 0, "a file of a state");
+	eq_int(try_cat(c, "/workspace/a.env"), 0, "and another");
+	if (ctl_attach(other, NULL, &a) < 0)
+		tap_fatal("attach");
+	eq_int(try_cat(c, "/workspace/a.env"), -EACCES, "which is closed now");
+	eq_int(try_cat(c, "/workspace/f"), 0, "the first is not");
+	ctl_attach_release(&a);
+	ctl_close(other);
+	ctl_close(c);
+}
+
 static void mounts(const char *data)
 {
 	cleanup_buf struct buf policy = {0}, hidden = {0};
@@ -276,6 +305,7 @@ int main(void)
 
 	place_make(&p);
 	fill(p.data);
+	looks(p.data);
 	mounts(p.data);
 	two_at_once(p.data, false);
 	two_at_once(p.data, true);
