@@ -192,9 +192,6 @@ int ctl_env_remove(const char *data_dir, const char *env, bool force, struct dia
 
 /* ---- commits as read-only mounts on the host ---- */
 
-/* Time for a server to put away what it had: on a slow disk each of its transactions may take a second. */
-#define END_MS 30000
-
 /* Also one whose server is stuck, or died. */
 static bool is_ours(const char *dir)
 {
@@ -211,7 +208,6 @@ int ctl_mount(const char *data_dir, const char *env, const char *rev, const char
 	struct ctl_argv a = {.n = 1};
 	cleanup_fd int lock = -1;
 	struct ctl_rep_doc rep;
-	bool mounted;
 	int r = ctl_data_path(data_dir, false, diag, &data);
 
 	if (r < 0)
@@ -226,11 +222,13 @@ int ctl_mount(const char *data_dir, const char *env, const char *rev, const char
 	if (r < 0)
 		return r;
 	/* One that failed just now may still be ending, and who unmounts by other means tells the server nothing. */
-	mounted = is_ours(real);
-	if (!mounted)
-		ctl_place_end_mount(place);
-	if (ctl_place_wait_gone(place, mounted ? 0 : END_MS) < 0)
+	if (is_ours(real) && ctl_place_alive(place))
 		return diag_set(diag, -EBUSY, "a commit is mounted at %s already", dir);
+	if (ctl_place_end_mount(place) < 0)
+		return diag_set(diag, -EBUSY,
+				"a commit is mounted at %s in another mount namespace; umount it "
+				"there, end its rattan-fs, or choose another directory",
+				dir);
 	(void)ctl_place_heal(place);
 	ctl_argv_add(&a, "mount");
 	ctl_argv_opt(&a, "--run-dir", place);
@@ -316,8 +314,7 @@ int ctl_umount(const char *dir, struct diag *diag)
 	 * at the same place right afterwards must not meet the server. */
 	if (ctl_place_mount(path, NULL, &place) < 0 || ctl_place_lock(place, NULL, &lock) < 0)
 		return 0;
-	ctl_place_end_mount(place);
-	if (ctl_place_wait_gone(place, END_MS) == 0)
+	if (ctl_place_end_mount(place) == 0)
 		ctl_place_remove(place);
 	return 0;
 }

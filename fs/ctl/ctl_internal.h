@@ -43,8 +43,9 @@ int ctl_place_lock(const char *place, struct diag *diag, int *ret_fd) MUST_USE;
 bool ctl_place_alive(const char *place);
 /* Wait until it does not; -ETIMEDOUT. */
 int ctl_place_wait_gone(const char *place, unsigned timeout_ms) MUST_USE;
-/* Tell the server of a commit that is mounted on the host that it is not any more. */
-void ctl_place_end_mount(const char *place);
+/* Tell the server of a commit that is mounted on the host that it is not any more, and wait for its end. -ETIMEDOUT: it does not end,
+ * or it is mounted in another namespace, which is its own. */
+int ctl_place_end_mount(const char *place) MUST_USE;
 /* What a dead one left behind is removed; true when there was something. */
 bool ctl_place_heal(const char *place);
 /* All of it, with the lock held; not while it lives. */

@@ -278,13 +278,24 @@ int ctl_place_wait_gone(const char *place, unsigned timeout_ms)
 	return 0;
 }
 
-void ctl_place_end_mount(const char *place)
+/* Time for a server to hear that it is to end. */
+#define HEAR_MS 5000
+/* And to put away what it had: on a slow disk each of its transactions may take a second. */
+#define END_MS  30000
+
+int ctl_place_end_mount(const char *place)
 {
 	/* Without a reader there is nobody to tell. */
 	cleanup_fd int fd = place_file(place, "end", O_WRONLY | O_NONBLOCK);
+	struct stat st;
 
 	if (fd >= 0)
 		(void)!write(fd, "", 1);
+	if (ctl_place_wait_gone(place, HEAR_MS) == 0)
+		return 0;
+	/* One that has heard has taken the name away. */
+	return fd >= 0 && fstat(fd, &st) == 0 && st.st_nlink ? -ETIMEDOUT
+							     : ctl_place_wait_gone(place, END_MS);
 }
 
 static void unmount_helper(const char *dir)

@@ -91,10 +91,18 @@ static int show(struct shown *m, const struct daemon_opts *o, struct diag *diag)
 	return session_start(m->se, &so);
 }
 
-/* R/<id>/end, a pipe with a name: who has unmounted writes to it. */
+static void forget_told(const struct shown *m)
+{
+	char byte;
+
+	while (read(m->told_fd, &byte, 1) > 0)
+		;
+}
+
+/* R/<id>/end, a pipe with a name: who has unmounted writes to it, and it goes when we believe it. */
 static int hear_end(struct shown *m, const char *run_dir, struct diag *diag)
 {
-	char path[4096], old;
+	char path[4096];
 	int r = daemon_run_file(run_dir, "end", path, sizeof(path));
 
 	if (r < 0)
@@ -105,8 +113,7 @@ static int hear_end(struct shown *m, const char *run_dir, struct diag *diag)
 	if (m->told_fd < 0)
 		return diag_set(diag, ret_nerrno(), "cannot make %s: %s", path, err_text(errno));
 	/* What a server before us was told and did not live to hear. */
-	while (read(m->told_fd, &old, 1) > 0)
-		;
+	forget_told(m);
 	return 0;
 }
 
@@ -140,16 +147,34 @@ static void unshow(struct shown *m, const char *dir, bool ended)
 	store_close(m->store);
 }
 
+/* Who says so may be in another mount namespace, where it never was. */
+static bool believed(struct shown *m, const struct daemon_opts *o)
+{
+	char path[4096];
+
+	forget_told(m);
+	if (still_there(o->dir))
+		return false;
+	if (daemon_run_file(o->run_dir, "end", path, sizeof(path)) == 0)
+		(void)unlink(path);
+	return true;
+}
+
 /* Until it is unmounted, or told to end. True: the kernel says that it is nowhere any more. */
-static bool wait_end(struct shown *m, int signal_fd)
+static bool wait_end(struct shown *m, const struct daemon_opts *o, int signal_fd)
 {
 	struct pollfd p[] = {{.fd = signal_fd, .events = POLLIN},
 			     {.fd = session_ended_fd(m->se), .events = POLLIN},
 			     {.fd = m->told_fd, .events = POLLIN}};
 
-	while (poll(p, ARRAY_SIZE(p), -1) < 0 && errno == EINTR)
-		;
-	return p[1].revents != 0;
+	for (;;) {
+		if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno == EINTR)
+			continue;
+		if (p[0].revents || p[1].revents)
+			return p[1].revents != 0;
+		if (believed(m, o))
+			return false;
+	}
 }
 
 int daemon_mount(const struct daemon_opts *o)
@@ -175,7 +200,7 @@ int daemon_mount(const struct daemon_opts *o)
 		r = daemon_note_mount(o->run_dir, o->dir);
 	(void)!daemon_tell(&ready_fd, r, &diag, NULL, 0);
 	if (r == 0)
-		ended = wait_end(&m, signal_fd);
+		ended = wait_end(&m, o, signal_fd);
 	unshow(&m, o->dir, ended);
 	/* Only what is ours: without the lock the note is another one's. */
 	if (alive >= 0)

@@ -60,6 +60,24 @@ done
 must rt mount head m --rw -e e
 same "$(cat "$w/a" "$w/b")" $'one\ntwo' "the commit, in the next mount"
 must rt umount m
+
+echo "== one in another mount namespace is not ended by who cannot see it"
+if unshare -rm true 2> /dev/null; then
+	mkfifo go
+	unshare -rm bash -c "'$RATTAN' mount head m --rw -e e && : > mounted; read -r < go; ls $w > seen; '$RATTAN' umount m; echo \$? > ended" > /dev/null &
+	there=$!
+	trap 'kill $there 2> /dev/null' EXIT
+	for _ in $(seq 500); do
+		[ -e mounted ] && break
+		sleep 0.02
+	done
+	says 'in another mount namespace' 4 rt mount head m -e e
+	echo > go
+	wait $there
+	same "$(cat seen ended)" $'a\nb\nbig\n0' "it is there until it is unmounted there"
+	must rt mount head m -e e
+	must rt umount m
+fi
 must rt gc
 must rt fsck
 exit 0
