@@ -171,7 +171,7 @@ int64_t store_chunk_room(size_t len)
 	return (int64_t)(HEAD + DIGEST_LEN + len);
 }
 
-static int items_write(struct store *s, struct item *items, size_t n, bool small)
+static int items_write(struct store *s, struct making *mk, struct item *items, size_t n, bool small)
 {
 	cleanup_tx MDB_txn *t = NULL;
 	MDB_dbi db = small ? s->db[DB_SMALL] : s->chunk_db;
@@ -188,7 +188,11 @@ static int items_write(struct store *s, struct item *items, size_t n, bool small
 	}
 	if (r < 0 || !t)
 		return r;
+	if (!small)
+		making_commits(mk);
 	r = store_tx_commit(s, &t);
+	if (!small)
+		making_committed(mk);
 	for (size_t i = 0; r == 0 && i < n; i++) {
 		if (!items[i].added || (items[i].len + HEAD <= SMALL_MAX) != small)
 			continue;
@@ -236,9 +240,9 @@ static int put_all(struct store *s, struct making *mk, unsigned flags, struct it
 
 		r = window_fill(s, mk, at, flags, items, &k, &took);
 		if (r == 0)
-			r = items_write(s, items, k, false);
+			r = items_write(s, mk, items, k, false);
 		if (r == 0)
-			r = items_write(s, items, k, true);
+			r = items_write(s, mk, items, k, true);
 		for (size_t i = 0; i < k; i++)
 			free(items[i].owned);
 		at += took;

@@ -132,8 +132,27 @@ void making_written(struct making *k, size_t i)
 	(void)pthread_mutex_unlock(&k->lock);
 }
 
+void making_commits(struct making *k)
+{
+	int fd;
+
+	if (k->n < MANY)
+		return;
+	if (!k->early && mdb_env_get_fd(k->s->chunks.env, &fd) == 0)
+		k->early = early_new(fd);
+	if (k->early)
+		early_on(k->early);
+}
+
+void making_committed(struct making *k)
+{
+	if (k->early)
+		early_off(k->early);
+}
+
 void making_end(struct making *k)
 {
+	early_free(k->early);
 	(void)pthread_mutex_lock(&k->lock);
 	k->stop = true;
 	(void)pthread_cond_broadcast(&k->cond);

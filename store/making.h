@@ -2,12 +2,15 @@
  * store/making.h - chunks that are made and hashed while those before them are written: by whoever puts them, and by helpers when
  * there are many. Who puts takes them in order, and makes what nobody has begun with.
  *
+ * While many are committed a thread makes the disk begin (store/early.h).
+ *
  * Threads: a helper calls store_making.make and store_chunk_digest, nothing else.
  */
 #pragma once
 
 #include <pthread.h>
 
+#include "store/early.h"
 #include "store/store_internal.h"
 
 #define MAKING_HELPERS 3
@@ -26,6 +29,7 @@ struct making {
 	bool stop;
 	unsigned helpers;
 	pthread_t helper[MAKING_HELPERS];
+	struct early *early; /* once many are committed; NULL: not, or there is no memory for it */
 };
 
 /* @hashed: all are made already. */
@@ -35,5 +39,8 @@ int making_begin(struct making *k, struct store *s, struct store_chunk *c, size_
 int making_want(struct making *k, size_t i) MUST_USE;
 /* Chunks before @i are written. */
 void making_written(struct making *k, size_t i);
+/* Around the commit of chunks. */
+void making_commits(struct making *k);
+void making_committed(struct making *k);
 /* Gives back what is made. Only after a making_begin that went well. */
 void making_end(struct making *k);
