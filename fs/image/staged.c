@@ -38,33 +38,34 @@ static bool left_behind(int fd, struct stat *ret)
 	       flock(fd, LOCK_EX | LOCK_NB) == 0;
 }
 
-static int remove_left(int parent, const char *name, bool is_dir)
+/* @fd: it. */
+static int remove_left(int parent, const char *name, int fd, bool is_dir)
 {
 	int r = 0;
 
-	if (is_dir) {
-		cleanup_fd int fd =
-			openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-		r = fd < 0 ? ret_nerrno() : emptied(fd, NULL);
-	}
+	if (is_dir)
+		r = fchmod(fd, 0700) < 0 ? ret_nerrno() : emptied(fd, NULL);
 	if (r == 0 && unlinkat(parent, name, is_dir ? AT_REMOVEDIR : 0) < 0)
 		r = ret_nerrno();
 	return r;
 }
 
-/* The root of a tree that lets nobody through is its owner's to open. -1: it is no leftover, or not ours. */
+/* -1: it is no leftover, or not ours. Its mode is what the tree says that is still being filled, maybe: it is left, unless nobody could
+ * open it. */
 static int open_left(int parent, const char *name)
 {
+	const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
 	struct stat st;
+	int fd;
 
 	if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_uid != geteuid() ||
 	    !(S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)))
 		return -1;
-	if (S_ISDIR(st.st_mode) && (st.st_mode & 0700) != 0700 &&
-	    fchmodat(parent, name, 0700, AT_SYMLINK_NOFOLLOW) < 0)
-		return -1;
-	return openat(parent, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	fd = openat(parent, name, flags);
+	if (fd < 0 && errno == EACCES && S_ISDIR(st.st_mode) &&
+	    fchmodat(parent, name, 0700, AT_SYMLINK_NOFOLLOW) == 0)
+		fd = openat(parent, name, flags);
+	return fd;
 }
 
 static int remove_all_left(struct staged *s, struct diag *diag)
@@ -91,7 +92,7 @@ static int remove_all_left(struct staged *s, struct diag *diag)
 		cleanup_fd int fd = open_left(s->parent, e->d_name);
 
 		if (left_behind(fd, &st))
-			r = remove_left(s->parent, e->d_name, S_ISDIR(st.st_mode));
+			r = remove_left(s->parent, e->d_name, fd, S_ISDIR(st.st_mode));
 		if (r < 0)
 			return diag_set(
 				diag, r,

@@ -2,6 +2,7 @@
 """An export is at its destination whole or not at all: when it fails, is told to stop, or is killed; what a killed one has left beside is
 gone after the next one of the same name. Nothing is timed: an export is stopped in the midst of its work when that shows on the disk."""
 # timeout: 300
+import fcntl
 import glob
 import os
 import resource
@@ -257,6 +258,21 @@ for kind, way in ("dir", "dest/d/mine"), ("oci", "dest/index.json"):
     shutil.rmtree("dest")
     os.mkdir("dest")
 shutil.rmtree("dest")
+
+print("== one that is nearly done has the mode of its tree")
+os.mkdir("dest.rattan-partial-7")
+put_mine("dest.rattan-partial-7/f")
+os.chmod("dest.rattan-partial-7", 0o555)
+held = os.open("dest.rattan-partial-7", os.O_RDONLY)
+fcntl.flock(held, fcntl.LOCK_EX)
+for held in held, None:
+    says(0, "", "export", "dir", "big", "dest")
+    subprocess.run(["chmod", "-R", "u+rwx", "dest"])
+    shutil.rmtree("dest")
+    if held is not None:
+        check(stat.S_IMODE(os.stat("dest.rattan-partial-7").st_mode) == 0o555, "and keeps it while it is held", oct(os.stat("dest.rattan-partial-7").st_mode))
+        os.close(held)
+check(not left(), "then it goes")
 
 print("== what cannot be taken away is named")
 if os.geteuid():
