@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "apply/below.h"
@@ -11,6 +12,26 @@
 static bool same_file(const struct ident *a, const struct ident *b)
 {
 	return a->there && b->there && a->dev == b->dev && a->ino == b->ino;
+}
+
+/* Born after @want was looked at: another one, with a number that was free again. Where nobody says when it was born it is not. */
+static bool born_later(int dir, const char *name, const struct ident *want)
+{
+	struct statx st;
+
+	if (statx(dir, name, AT_SYMLINK_NOFOLLOW, STATX_BTIME, &st) < 0 ||
+	    !(st.stx_mask & STATX_BTIME))
+		return false;
+	return ident_before(&want->ctime,
+			    &(const struct timespec){st.stx_btime.tv_sec, st.stx_btime.tv_nsec});
+}
+
+/* @found, at a place of the host that is everybody's, is what this run has brought there. A file that has other bytes by now is
+ * not, though it may be the same inode: it is somebody's. */
+static bool is_brought(int dir, const char *name, const struct ident *found,
+		       const struct ident *want)
+{
+	return ident_is(found, want) && !born_later(dir, name, want);
 }
 
 /* No such place: on the way to it something is missing, or a file or a link of the time before. */
@@ -75,7 +96,8 @@ static int undo_in(struct work *w, const struct step *s)
 	r = dir < 0 ? dir : work_ident(dir, name, &id);
 	if (r < 0)
 		return r;
-	if (!same_file(&id, mine)) /* it never came, or somebody has put another one in its place */
+	/* It never came, or somebody has put another one in its place. Of what was the host's before, only that it is the same. */
+	if (!(s->moved ? ident_is(&id, mine) : is_brought(dir, name, &id, mine)))
 		return 0;
 	r = work_loosen(dir, name, &id);
 	if (r == 0)
@@ -97,7 +119,11 @@ static int undo_swap(struct work *w, const struct step *s)
 		return -ESTALE;
 	dir = below_parent(w->root, s->path, &name);
 	r = dir < 0 ? dir : work_ident(dir, name, &here);
-	if (r == 0 && !same_file(&here, &s->now))
+	if (r == 0 && !here.there) { /* what came was removed: nobody's is in the way */
+		r = work_rename_at(dir, w->stage, slot.s, dir, name, RENAME_NOREPLACE);
+		return r < 0 ? r : mode_back(dir, name, s);
+	}
+	if (r == 0 && !is_brought(dir, name, &here, &s->now))
 		r = -ESTALE;
 	if (r == 0)
 		r = work_loosen(dir, name, &here);
@@ -119,7 +145,10 @@ static int undo_attr(struct work *w, const struct step *s)
 	if (fstat(fd, &st) < 0)
 		return ret_nerrno();
 	ident_of(&st, &id);
-	return same_file(&id, &s->was) ? attrs_set(fd, &s->old, s->what) : 0;
+	if (!same_file(&id, &s->was) || (id.mode & S_IFMT) != (s->was.mode & S_IFMT) ||
+	    id.size != s->was.size) /* no step of this kind changes that */
+		return 0;
+	return attrs_set(fd, &s->old, s->what);
 }
 
 static int undo_dir(struct work *w, const struct step *s)
@@ -159,8 +188,13 @@ static int count(const struct step *s, int r, struct diag *diag)
 
 	if (r == 0)
 		return 0;
-	(void)diag_set(diag, r, "%s: %s", path && *path ? path : "the directory itself",
-		       err_text(r));
+	path = path && *path ? path : "the directory itself";
+	if (r == -ESTALE || r == -EEXIST)
+		(void)diag_set(diag, r,
+			       "%s has been changed or made since then; move it to another place",
+			       path);
+	else
+		(void)diag_set(diag, r, "%s: %s", path, err_text(r));
 	return 1;
 }
 

@@ -752,6 +752,97 @@ static void test_swapped_back(unsigned n, const char *path)
 	ok(met > 0, "in %u moments of it", met);
 }
 
+static bool is_text(const char *rel, const char *want)
+{
+	cleanup_buf struct buf text = {0};
+	char at[PATH_MAX];
+
+	host_path(rel, at);
+	return io_read_file(AT_FDCWD, at, 100, &text) == 0 && text.len == strlen(want) &&
+	       !memcmp(text.data, want, text.len);
+}
+
+/* The same inode with other bytes: what somebody has made of the file, or a new one that has got the number of one that was
+ * removed. */
+static void rewrite(const char *rel, const char *text)
+{
+	char at[PATH_MAX];
+	cleanup_fd int fd = -1;
+
+	host_path(rel, at);
+	fd = open(at, O_WRONLY | O_TRUNC | O_CLOEXEC);
+	if (fd < 0 || io_write_full(fd, text, strlen(text)) < 0)
+		tap_fatal("%s", at);
+}
+
+/* A new directory with a file of somebody's that has the number of the one that was at @rel; false: it has another. */
+static bool remake(const char *rel)
+{
+	struct stat was, is;
+	char at[PATH_MAX], in[PATH_MAX];
+
+	host_path(rel, at);
+	if (lstat(at, &was) < 0)
+		tap_fatal("%s", at);
+	(void)nftw(at, gone, 16, FTW_DEPTH | FTW_PHYS);
+	tick();
+	if (mkdir(at, 0755) < 0 || lstat(at, &is) < 0)
+		tap_fatal("%s", at);
+	(void)snprintf(in, sizeof(in), "%.200s/mine", rel);
+	put(host, in, "somebody's");
+	return was.st_ino == is.st_ino;
+}
+
+/* Killed after its @i-th rename: did it bring @rel? */
+static bool killed_with(unsigned i, const char *rel)
+{
+	char at[PATH_MAX];
+
+	everything();
+	(void)child(run_it, i);
+	host_path(rel, at);
+	return access(at, F_OK) == 0;
+}
+
+/* What somebody makes of a place between a run that was killed and the next one is not lost. */
+static void test_touched(unsigned n)
+{
+	unsigned lost = 0, dirs = 0, stuck = 0, freed = 0;
+	struct diag d;
+
+	for (unsigned i = 1; i <= n; i++) {
+		if (killed_with(i, "new")) {
+			rewrite("new", "somebody's");
+			d = (struct diag){0};
+			(void)!apply_recover(data, &d, NULL);
+			lost += !is_text("new", "somebody's");
+		}
+		if (killed_with(i, "type/x") && remake("type")) {
+			d = (struct diag){0};
+			(void)!apply_recover(data, &d, NULL);
+			lost += !is_text("type/mine", "somebody's");
+			dirs++;
+		}
+		if (killed_with(i, "edit") && is_text("edit", "two")) {
+			rewrite("edit", "somebody's");
+			d = (struct diag){0};
+			stuck += apply_recover(data, &d, NULL) == 0 &&
+				 strstr(d.text,
+					"edit has been changed or made since then; move it to "
+					"another place") != NULL;
+			lost += !is_text("edit", "somebody's");
+			(void)set_aside("edit");
+			d = (struct diag){0};
+			freed += apply_recover(data, &d, NULL) == 1 && is_text("edit", "one");
+		}
+	}
+	eq_int(lost, 0, "what somebody has made since a run was killed is kept");
+	ok(stuck > 0 && freed == stuck,
+	   "what is in the way (%u times) is named, and when it is gone, %u times, the old bytes come back",
+	   stuck, freed);
+	printf("# a directory had the number of the one before %u times\n", dirs);
+}
+
 int main(void)
 {
 	struct diag d = {0};
@@ -778,6 +869,7 @@ int main(void)
 		test_no_disk_back(how);
 	}
 	test_killed(n);
+	test_touched(n);
 	test_swapped(n, "edit");
 	test_swapped(n, "gone");
 	test_swapped_back(n, "edit");
