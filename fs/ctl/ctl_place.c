@@ -285,8 +285,8 @@ int ctl_place_wait_gone(const char *place, unsigned timeout_ms)
 
 int ctl_place_end_mount(const char *place)
 {
-	/* Without a reader there is nobody to tell. */
-	cleanup_fd int fd = place_file(place, "end", O_WRONLY | O_NONBLOCK);
+	/* For reading, too: the server's end may be closed by now, and SIGPIPE would be ours. */
+	cleanup_fd int fd = place_file(place, "end", O_RDWR | O_NONBLOCK);
 	struct stat st;
 
 	if (fd >= 0)

@@ -248,6 +248,36 @@ static void moved_place(void)
 	eq_int(end_of(pid, 10000), 0, "and ends");
 }
 
+/* Of "end": its server's, which ends just when it is told. */
+static int end_reader = -1;
+
+ssize_t __real_write(int fd, const void *p, size_t n);
+ssize_t __wrap_write(int fd, const void *p, size_t n);
+ssize_t __wrap_write(int fd, const void *p, size_t n)
+{
+	cleanup_fdp(&end_reader);
+	end_reader = -1;
+	return __real_write(fd, p, n);
+}
+
+static void nobody_hears(void)
+{
+	cleanup_free char *place = below("ending"), *end = below("ending/end");
+	int status = -1;
+	pid_t pid;
+
+	if (mkdir(place, 0700) < 0 || mkfifo(end, 0600) < 0)
+		tap_fatal("no pipe");
+	pid = fork();
+	if (pid == 0) {
+		(void)signal(SIGPIPE, SIG_DFL);
+		end_reader = open(end, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+		_exit(end_reader >= 0 && ctl_place_end_mount(place) == 0 ? 0 : 1);
+	}
+	ok(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0,
+	   "a server that ends meanwhile need not be told (%d)", status);
+}
+
 int main(void)
 {
 	need_namespaces();
@@ -262,6 +292,7 @@ int main(void)
 	another_serves();
 	plain_umount();
 	moved_place();
+	nobody_hears();
 	if (fork() == 0) {
 		(void)execlp("rm", "rm", "-rf", top, NULL);
 		_exit(1);
