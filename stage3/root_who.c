@@ -185,6 +185,7 @@ static uint32_t set_fs(uint32_t ids[static ROOT_IDS], bool root, uint32_t id)
 static int take_groups(struct root_who *w, uint32_t pid, uint64_t n, uint64_t at)
 {
 	struct iovec to = {.iov_base = w->groups}, from = {.iov_base = (void *)(uintptr_t)at};
+	ssize_t got;
 
 	n &= UINT32_MAX;
 	if (n > KERNEL_GROUPS_MAX)
@@ -193,11 +194,12 @@ static int take_groups(struct root_who *w, uint32_t pid, uint64_t n, uint64_t at
 		return -ENOMEM;
 	to.iov_len = from.iov_len = (size_t)n * sizeof(w->groups[0]);
 	w->ngroups = (uint32_t)n;
-	if (!n || process_vm_readv((pid_t)pid, &to, 1, &from, 1, 0) == (ssize_t)to.iov_len)
+	got = n ? process_vm_readv((pid_t)pid, &to, 1, &from, 1, 0) : 0;
+	if (got == (ssize_t)to.iov_len)
 		return 0;
 	/* Into some nobody may look: they have none then. */
 	w->ngroups = 0;
-	return errno == EPERM ? 0 : -EFAULT;
+	return got < 0 && errno == EPERM ? 0 : -EFAULT;
 }
 
 static bool give(uint32_t pid, uint64_t at, const void *p, size_t n)

@@ -394,6 +394,8 @@ static void test_groups_of(const struct caller *x)
 	ok(call_of(x, SYS_setgroups, ROOT_GROUPS_MAX + 1, TOLD, 0) == -ENOMEM,
 	   "more than are kept");
 	ok(call_of(x, SYS_setgroups, 2, 8, 0) == -EFAULT, "from where there is nothing");
+	errno = EPERM; /* of something else */
+	ok(call_of(x, SYS_setgroups, 2, TOLD + 5 * 4096 - 4, 0) == -EFAULT, "from where half is");
 	ok(call_of(x, SYS_getgroups, 0, 0, 0) == 3, "nothing has changed");
 }
 
