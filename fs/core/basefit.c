@@ -9,17 +9,20 @@ static const struct place {
 	const char *parent, *name; /* the parent stands before */
 	mode_t mode;
 	uid_t owner;
+	const char *text; /* of a file; NULL: a directory */
 } places[] = {
-	{"/", "proc", 0555, 0},
-	{"/", "dev", 0755, 0},
-	{"/", "sys", 0555, 0},
-	{"/", "run", 0755, 0},
-	{"/", "tmp", 01777, 0},
-	{"/", "var", 0755, 0},
-	{"/var", "tmp", 01777, 0},
-	{"/", "home", 0755, 0},
-	{"/home", "user", 0755, HOSTBASE_AGENT},
-	{"/", "workspace", 0755, HOSTBASE_AGENT},
+	{"/", "proc", 0555, 0, NULL},
+	{"/", "dev", 0755, 0, NULL},
+	{"/", "sys", 0555, 0, NULL},
+	{"/", "run", 0755, 0, NULL},
+	{"/", "tmp", 01777, 0, NULL},
+	{"/", "var", 0755, 0, NULL},
+	{"/var", "tmp", 01777, 0, NULL},
+	{"/", "home", 0755, 0, NULL},
+	{"/home", "user", 0755, HOSTBASE_AGENT, NULL},
+	{"/", "workspace", 0755, HOSTBASE_AGENT, NULL},
+	/* Images and bootstrapped trees have none: without it no program finds "localhost". */
+	{"/etc", "hosts", 0644, 0, HOSTBASE_HOSTS},
 };
 
 /* Whatever stands there stays, a link or a file too. 1: it is missing, and there is a place for it, *ret with one
@@ -48,16 +51,20 @@ static int make(struct ovl *o, const struct place *p)
 	const struct stat st = {.st_mode = p->mode, .st_uid = p->owner, .st_gid = p->owner};
 	struct ovl_entry e;
 	store_ino dir;
+	ssize_t n;
 	int r = missing(o, p, &dir);
 
 	if (r <= 0)
 		return r;
-	r = ovl_mkdir(o, dir, p->name, S_IFDIR | p->mode, &who, &e);
+	r = p->text ? ovl_mknod(o, dir, p->name, S_IFREG | p->mode, 0, &who, &e)
+		    : ovl_mkdir(o, dir, p->name, S_IFDIR | p->mode, &who, &e);
 	ovl_forget(o, dir, 1);
 	if (r < 0)
 		return r;
+	n = p->text ? ovl_write(o, e.ino, 0, p->text, strlen(p->text), false) : 0;
 	/* whatever its directory's group and lists would have made of it */
-	r = ovl_setattr(o, e.ino, &st, OVL_SET_MODE | OVL_SET_UID | OVL_SET_GID, &e.attr);
+	r = n < 0 ? (int)n
+		  : ovl_setattr(o, e.ino, &st, OVL_SET_MODE | OVL_SET_UID | OVL_SET_GID, &e.attr);
 	ovl_forget(o, e.ino, 1);
 	return r;
 }

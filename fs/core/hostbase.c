@@ -47,9 +47,6 @@ static const char group[] = "root:x:0:\ndaemon:x:1:\nbin:x:2:\nsys:x:3:\nadm:x:4
 			    "disk:x:6:\nman:x:12:\nmail:x:8:\nutmp:x:43:\nstaff:x:50:\n"
 			    "user:x:1000:\nnogroup:x:65534:\n";
 
-static const char hosts[] = "127.0.0.1\tlocalhost rattan\n"
-			    "::1\tlocalhost ip6-localhost ip6-loopback\n";
-
 static const char nsswitch[] = "passwd: files\ngroup: files\nshadow: files\ngshadow: files\n"
 			       "hosts: files dns\nnetworks: files\nprotocols: files\n"
 			       "services: files\nethers: files\nrpc: files\n";
@@ -88,7 +85,7 @@ static const struct want own[] = {
 static const struct want own_etc[] = {
 	{"/etc/group", WANT_FILE, 0644, 0, group},
 	{"/etc/hostname", WANT_FILE, 0644, 0, "rattan\n"},
-	{"/etc/hosts", WANT_FILE, 0644, 0, hosts},
+	{"/etc/hosts", WANT_FILE, 0644, 0, HOSTBASE_HOSTS},
 	{"/etc/mtab", WANT_LINK, 0777, 0, "/proc/self/mounts"},
 	{"/etc/nsswitch.conf", WANT_FILE, 0644, 0, nsswitch},
 	{"/etc/resolv.conf", WANT_FILE, 0644, 0, ""},

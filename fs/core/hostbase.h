@@ -15,6 +15,10 @@
 #define HOSTBASE_REF   "base/host"
 /* Who commands run as inside, and what they make is stored as (docs/architecture.md). */
 #define HOSTBASE_AGENT 1000
+/* /etc/hosts, where a tree has none: a name for the loopback, and the sandbox's own. */
+#define HOSTBASE_HOSTS                  \
+	"127.0.0.1\tlocalhost rattan\n" \
+	"::1\tlocalhost ip6-localhost ip6-loopback\n"
 
 /* The sealed layer of the base, made on first use and refreshed when its shape (not its files)
  * differs from what this build would make. Safe to call from several processes at once. */

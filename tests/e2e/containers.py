@@ -81,7 +81,7 @@ r = run("umoci", "config", "--image", "settings:latest", "--config.env", "WORD=f
         "--config.entrypoint", "sh", "--config.entrypoint", "-c", "--config.cmd", "echo $WORD; cat one; id -u")
 check(r.returncode == 0, "umoci config", r.stderr)
 out("import", "oci", "settings", "base")
-for what, change in (("files", "rm -r /gone; echo more >> /dir/one; ln /dir/one /workspace/three; chmod 2711 /etc/by-others; mknod -m 640 /devices/disk b 8 17; chown 0:6 /devices/disk; cp /bin/cat /dir/mine; setcap cap_net_bind_service=ep /dir/mine; ln -s ../no/where /dir/link"),
+for what, change in (("files", "cat /etc/hosts > /workspace/hosts; echo 127.0.0.1 localhost mine > /etc/hosts; rm -r /gone; echo more >> /dir/one; ln /dir/one /workspace/three; chmod 2711 /etc/by-others; mknod -m 640 /devices/disk b 8 17; chown 0:6 /devices/disk; cp /bin/cat /dir/mine; setcap cap_net_bind_service=ep /dir/mine; ln -s ../no/where /dir/link"),
                      ("directories", "rm -r /dir/sub; mkdir -m 1770 /dir/sub; echo new > /dir/sub/new; mkdir /moved; mv /dir/two /moved/; echo last > '/workspace/a name'")):
     out("run", "--base", "base", "-e", "e", "--provision", "-c", change)
     out("commit", "-e", "e", "-m", what)
@@ -144,6 +144,8 @@ check(w["etc/by-others"][1:3] == (0o2711, "7:8") and w["etc/secret"][1:3] == (0o
 
 with tarfile.open("want.tar") as t:
     files = {m.name.removeprefix("./"): m for m in t}
+    had_hosts = t.extractfile(files["workspace/hosts"]).read()
+check(had_hosts == b"127.0.0.1\tlocalhost rattan\n::1\tlocalhost ip6-localhost ip6-loopback\n", "a tree without /etc/hosts has one, as those who run images bring it along", had_hosts)
 able = [files[f"dir/{n}"].pax_headers.get("SCHILY.xattr.security.capability", "").encode("utf-8", "surrogateescape") for n in ("able", "mine")]
 check(able[0] == able[1] == struct.pack("<IIIII", 0x02000001, 1 << 10, 0, 0, 0), "capabilities, that came with it and that were set in it", able)
 kept = [(m.type, m.devmajor, m.devminor, m.mode, m.uid, m.gid) for m in (files["devices/null"], files["devices/disk"])]
@@ -151,6 +153,7 @@ check(kept == [(tarfile.CHRTYPE, 1, 3, 0o666, 0, 0), (tarfile.BLKTYPE, 8, 17, 0o
 out("import", "oci", "image", "again")
 out("export", "tar", "again", "again.tar")
 check(open("again.tar", "rb").read() == open("want.tar", "rb").read(), "the image, imported, is the commit to the byte")
+check(out("run", "--base", "again", "-e", "again", "-c", "cat /etc/hosts") == "127.0.0.1 localhost mine\n", "one that has its own keeps it")
 
 print("== crun, with one id")
 # The bundle is made in the namespace that it is run in: there the user is 0, the one id that there is.
