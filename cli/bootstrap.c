@@ -80,14 +80,18 @@ int boot_begin(struct boot *b, const struct boot_args *a)
 void boot_end(struct boot *b)
 {
 	struct diag diag = {0};
+	int r;
 
 	while (b->nenvs)
 		if (ctl_env_remove(NULL, b->env[--b->nenvs], true, &diag) < 0) {
 			fprintf(stderr, "rattan: %s is left: %s\n", b->env[b->nenvs], diag.text);
 			b->left = true;
 		}
-	if (b->has_base && ctl_base_remove(NULL, b->base, &diag) < 0)
+	r = b->has_base ? ctl_base_remove(NULL, b->base, &diag) : 0;
+	if (r < 0 && r != -ENOENT) {
+		fprintf(stderr, "rattan: the base %s is left: %s\n", b->base, diag.text);
 		b->left = true;
+	}
 	boot_let_go(b);
 	net_rules_release(&b->net);
 	(void)sigprocmask(SIG_SETMASK, &b->mask, NULL);
@@ -245,7 +249,7 @@ static int import(struct boot *b, int fd, struct ctl_import_opts *o, struct ctl_
 	if (r == 0)
 		r = ctl_import(o, &diag, sum);
 	cli_bar_clear(&x.bar);
-	if (b->stopped)
+	if (b->stopped && r < 0)
 		return say_stopped(b);
 	return r < 0 ? cli_fail_errno(r, &diag, "bootstrap") : -1;
 }
@@ -254,10 +258,12 @@ int boot_import(struct boot *b, int fd, const char *name, unsigned strip)
 {
 	struct ctl_import_opts o = {.name = name, .strip = strip};
 	struct ctl_import_sum sum = {0};
-	int r = import(b, fd, &o, &sum);
+	int r;
 
-	b->has_base |= r == -1;
-	return r;
+	/* Whatever comes of it: a signal may come when it is just there. */
+	b->has_base = true;
+	r = import(b, fd, &o, &sum);
+	return r == -1 && b->stopped ? say_stopped(b) : r;
 }
 
 int boot_seal(struct boot *b, int fd)
