@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # rattan push and pull against a registry on loopback: commits go as layers, come back in another data directory as they were,
-# only what is missing is sent and fetched; what is refused, dead, wrong or stopped says so and leaves nothing.
+# only what is missing is sent and fetched; what is refused, dead, wrong, stopped or fails in the middle says so and leaves nothing.
 # timeout: 600
 import calendar
+import contextlib
 import glob
 import hashlib
 import json
@@ -12,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 
@@ -312,6 +314,58 @@ says(1, "", f"{here}/c", "pull", "x", f"{at}/other/name")
 check(json.loads(out(f"{here}/c", "base", "list", "--json")) == [], "nothing came of it")
 with open(hit, "wb") as f:
     f.write(data)
+
+print("== a registry that fails in the middle")
+
+
+class Fails(threading.Thread):
+    """The registry, behind something that ends all connections, and takes no more, when so many bytes have come @by it: "push" those of clients,
+    "pull" the registry's."""
+
+    def __init__(self, by, after):
+        super().__init__(daemon=True)
+        self.by, self.left, self.lock, self.over = by, after, threading.Lock(), False
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.at = f"oci:127.0.0.1:{self.socket.getsockname()[1]}"
+        self.start()
+
+    def run(self):
+        while True:
+            client, _ = self.socket.accept()
+            if self.over:
+                client.close()
+                continue
+            there = socket.create_connection(("127.0.0.1", port))
+            for of, to, by in (client, there, "push"), (there, client, "pull"):
+                threading.Thread(target=self.copy, args=(of, to, by), daemon=True).start()
+
+    def copy(self, of, to, by):
+        with contextlib.suppress(OSError):
+            while not self.over and (data := of.recv(16384)):
+                with self.lock:
+                    self.left -= len(data) if by == self.by else 0
+                    self.over = self.left < 0
+                if not self.over:
+                    to.sendall(data)
+        for s in of, to:
+            with contextlib.suppress(OSError):
+                s.shutdown(socket.SHUT_RDWR)
+
+
+names, had = out(B, "base", "list"), blobs()
+broken = Fails("pull", 1_500_000)
+says(1, "", f"{here}/cut", "pull", "x", f"{broken.at}/team/tools:v1")
+check(broken.over and broken.left < 0, "it was in the middle of a layer", broken.left)
+check(json.loads(out(f"{here}/cut", "base", "list", "--json")) == [], "no half base")
+says(0, "x is", f"{here}/cut", "pull", "x", f"{at}/team/tools:v1")
+check(tar(f"{here}/cut", "x") == want, "the same again, from one that does not fail, is whole")
+broken = Fails("push", 1_500_000)
+says(1, "", A, "push", "head", f"{broken.at}/team/cut", "-e", "e")
+check(broken.over, "it was in the middle of a layer", broken.left)
+says(3, "there is no image", B, "pull", "y", f"{at}/team/cut")
+says(0, "", A, "push", "head", f"{at}/team/cut", "-e", "e")
+says(0, "y is", B, "pull", "y", f"{at}/team/cut")
+check(tar(B, "y") == tar(A, "head", "-e", "e"), "pushed again it is whole")
 
 print("== stopped")
 for args in ("push", "head", f"{at}/team/stopped", "-e", "e"), ("pull", "x", f"{at}/team/tools:v1"):
