@@ -226,8 +226,9 @@ int ctl_mount(const char *data_dir, const char *env, const char *rev, const char
 		return diag_set(diag, -EBUSY, "a commit is mounted at %s already", dir);
 	if (ctl_place_end_mount(place) < 0)
 		return diag_set(diag, -EBUSY,
-				"a commit is mounted at %s in another mount namespace; umount it "
-				"there, end its rattan-fs, or choose another directory",
+				"what was mounted at %s still is, in another mount namespace or at "
+				"another place; umount it there, end its rattan-fs, or choose "
+				"another directory",
 				dir);
 	(void)ctl_place_heal(place);
 	ctl_argv_add(&a, "mount");

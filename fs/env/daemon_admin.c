@@ -29,6 +29,7 @@ struct shown {
 	int own_fd;  /* the same for it */
 	int told_fd; /* readable when somebody has unmounted it; -1: nobody knows of us */
 	bool up;
+	unsigned major, minor; /* the mount's device; both 0: not known */
 };
 
 static int find_layer(struct store *s, const struct daemon_opts *o, struct diag *diag,
@@ -55,6 +56,17 @@ static int own_layer(struct shown *m, store_layer over, struct diag *diag)
 		r = store_layer_pin_open(m->store, m->own, &m->own_fd);
 	return r < 0 ? diag_set(diag, r, "cannot make room for what is written: %s", err_text(r))
 		     : 0;
+}
+
+/* Whoever moves a directory above it moves the mount, too. */
+static void note_device(struct shown *m, const char *dir)
+{
+	struct statx st;
+
+	if (statx(AT_FDCWD, dir, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, 0, &st) < 0)
+		return;
+	m->major = st.stx_dev_major;
+	m->minor = st.stx_dev_minor;
 }
 
 static int show(struct shown *m, const struct daemon_opts *o, struct diag *diag)
@@ -88,7 +100,10 @@ static int show(struct shown *m, const struct daemon_opts *o, struct diag *diag)
 		return r;
 	m->up = true;
 	so.ovl = m->ovl;
-	return session_start(m->se, &so);
+	r = session_start(m->se, &so);
+	if (r == 0)
+		note_device(m, o->dir);
+	return r;
 }
 
 static void forget_told(const struct shown *m)
@@ -118,16 +133,18 @@ static int hear_end(struct shown *m, const char *run_dir, struct diag *diag)
 }
 
 /* What somebody else has mounted there meanwhile is not ours to take away. */
-static bool still_there(const char *dir)
+static bool still_there(const struct shown *m, const char *dir)
 {
 	bool ours;
 
-	return mounts_at(dir, &ours) < 0 || ours;
+	return (m->major || m->minor ? mounts_has(m->major, m->minor, &ours)
+				     : mounts_at(dir, &ours)) < 0 ||
+	       ours;
 }
 
 static void unshow(struct shown *m, const char *dir, bool ended)
 {
-	if (m->up && !ended && still_there(dir))
+	if (m->up && !ended && still_there(m, dir))
 		(void)!mount_detach(dir, geteuid() != 0);
 	if (m->ovl)
 		ovl_notify_end(m->ovl);
@@ -153,7 +170,7 @@ static bool believed(struct shown *m, const struct daemon_opts *o)
 	char path[4096];
 
 	forget_told(m);
-	if (still_there(o->dir))
+	if (still_there(m, o->dir))
 		return false;
 	if (daemon_run_file(o->run_dir, "end", path, sizeof(path)) == 0)
 		(void)unlink(path);

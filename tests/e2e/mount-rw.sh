@@ -61,6 +61,16 @@ must rt mount head m --rw -e e
 same "$(cat "$w/a" "$w/b")" $'one\ntwo' "the commit, in the next mount"
 must rt umount m
 
+echo "== nor is one that was moved with the directory above it taken for gone"
+mkdir -p up/m
+must rt mount head up/m --rw -e e
+echo moved > up/m/workspace/moved
+mv up down
+mkdir -p up/m
+says 'at another place; umount it there' 4 rt mount head up/m -e e
+same "$(cat down/m/workspace/moved)" moved "what was written to it"
+must fusermount3 -u down/m
+
 echo "== one in another mount namespace is not ended by who cannot see it"
 if unshare -rm true 2> /dev/null; then
 	mkfifo go
