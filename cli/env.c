@@ -3,6 +3,26 @@
 
 #include "cli/cli.h"
 
+/* What a daemon has and the store has not yet, for a moment. */
+static bool changes_unseen(const char *name)
+{
+	const struct ctl_env_opts o = {.env = name, .no_start = true};
+	cleanup_ctl struct ctl *c = NULL;
+	struct ctl_status s;
+	bool dirty;
+
+	if (ctl_open(&o, NULL, &c) < 0 || ctl_status(c, NULL, &s) < 0)
+		return false;
+	dirty = s.dirty;
+	ctl_status_release(&s);
+	return dirty;
+}
+
+static bool has_changes(const struct ctl_env_info *e)
+{
+	return e->dirty || (e->running && changes_unseen(e->name));
+}
+
 static int put_text(void *arg, const struct ctl_env_info *e)
 {
 	size_t *n = arg;
@@ -14,7 +34,7 @@ static int put_text(void *arg, const struct ctl_env_info *e)
 		return 0;
 	}
 	printf("%-32s %-10s %-14.12s %s%s%s\n", e->name, e->base, *e->head ? e->head : "base",
-	       e->running ? "running" : "idle", e->dirty ? ", uncommitted changes" : "",
+	       e->running ? "running" : "idle", has_changes(e) ? ", uncommitted changes" : "",
 	       e->stale ? ", was found dead and cleaned up" : "");
 	return 0;
 }
@@ -27,7 +47,7 @@ static int put_json(void *arg, const struct ctl_env_info *e)
 	cli_json_str(o, "base", e->base);
 	cli_json_str(o, "head", e->head);
 	(void)cJSON_AddBoolToObject(o, "running", e->running);
-	(void)cJSON_AddBoolToObject(o, "dirty", e->dirty);
+	(void)cJSON_AddBoolToObject(o, "dirty", has_changes(e));
 	(void)cJSON_AddBoolToObject(o, "stale", e->stale);
 	(void)cJSON_AddBoolToObject(o, "damaged", e->damaged);
 	(void)cJSON_AddNumberToObject(o, "created", (double)e->created.tv_sec);
@@ -54,11 +74,29 @@ static int list(bool json)
 	return cli_done();
 }
 
+struct looked_for {
+	const char *name;
+	bool changes;
+};
+
+static int look_for(void *arg, const struct ctl_env_info *e)
+{
+	struct looked_for *l = arg;
+
+	if (!strcmp(e->name, l->name))
+		l->changes = has_changes(e);
+	return 0;
+}
+
 static int remove_all(char **names, int n, bool force)
 {
 	for (int i = 0; i < n; i++) {
+		struct looked_for l = {.name = names[i]};
 		struct diag diag = {0};
-		int r = ctl_env_remove(NULL, names[i], force, &diag);
+		int r;
+
+		(void)!ctl_env_list(NULL, NULL, look_for, &l);
+		r = ctl_env_remove(NULL, names[i], force, &diag);
 
 		if (r == -ENOENT)
 			return cli_fail(CLI_NOT_FOUND,
@@ -66,6 +104,9 @@ static int remove_all(char **names, int n, bool force)
 					names[i]);
 		if (r < 0)
 			return cli_fail_errno(r, &diag, "env rm");
+		if (l.changes)
+			fprintf(stderr, "rattan: %s had uncommitted changes, which are gone\n",
+				names[i]);
 	}
 	return CLI_OK;
 }
@@ -120,9 +161,9 @@ const struct cli_command cmd_env = {
 	.args = "list [--json] | rm NAME... [--force] | restart NAME...",
 	.summary = "list or remove environments, or replace what serves them",
 	.details =
-		"Removing an environment removes its working tree. Its commits stay in the store: rattan\n"
-		"log --all lists them, and rollback finds them by id. rattan gc frees the room of the tree, and\n"
-		"with --removed that of the commits. Restarting puts the installed build in the place of the\n"
+		"Removing an environment removes its working tree, and with it what was not committed. Its\n"
+		"commits stay in the store: rattan log --all lists them, and rollback finds them by id. rattan gc\n"
+		"frees the room of the tree, and with --removed that of the commits. Restarting puts the installed build in the place of the\n"
 		"one that serves the environment; commands that run in it go on.\n\n"
 		"Examples:\n  rattan env list\n  rattan env rm scratch\n",
 	.run = run,
