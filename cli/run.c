@@ -339,6 +339,8 @@ int run_with_client(const struct run_args *a, const struct run_plan *p, struct c
 	else
 		run_tell_changes(ctl, client_env(c), token);
 	client_ctl_put(c, ctl, false);
+	if (talk && !p->view.env)
+		run_tell_where(client_env(c));
 	return code;
 }
 

@@ -45,6 +45,8 @@ int run_main(const struct cli_command *cmd, int argc, char **argv, bool interact
 void run_tell_refused(struct client_run *cr, bool failed, bool all);
 /* What it has changed since the tree was at @token_before, and what can be done about it. */
 void run_tell_changes(struct ctl *ctl, const char *env, uint64_t token_before);
+/* That it ran in @env, which nobody named, when the other commands would find another one from here. */
+void run_tell_where(const char *env);
 
 /* shell.c: the command line of an interactive shell whose prompt names @env; for free(). NULL: no memory. */
 char *shell_text(const char *env);

@@ -1,5 +1,6 @@
 /* What rattan run has to say after the command: what it was refused, and what it has changed. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/cli.h"
 #include "cli/run_internal.h"
@@ -92,4 +93,16 @@ void run_tell_changes(struct ctl *ctl, const char *env, uint64_t token_before)
 			env, env);
 	}
 	ctl_status_release(&s);
+}
+
+void run_tell_where(const char *env)
+{
+	char here[CLI_ENV_MAX];
+
+	cli_env_here(here);
+	if (strcmp(here, env) != 0)
+		fprintf(stderr,
+			"rattan: that was in %s; the environment of this directory is %s, for which it "
+			"takes -e, or what made it (--overlay-cwd)\n",
+			env, here);
 }

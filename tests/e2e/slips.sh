@@ -24,6 +24,22 @@ says "^rattan: doctor: takes no argument; 'x' is one$" 2 rt doctor x
 for word in list rm; do
 	says "^rattan: tag: '$word' is taken for no name; rattan tag lists, rattan tag -d NAME removes one$" 2 rt tag $word base
 done
+# Who leaves --overlay-cwd out is somewhere else than the other commands from here.
+mkdir own && cd own
+must rt run --overlay-cwd -- true
+says '^rattan: that was in default; the environment of this directory is own-[0-9a-f]*, for which it takes -e' 0 rt run -v -- true
+same "$(rt run -v --overlay-cwd -- true 2>&1 | grep -c 'that was in')" 0 "with it"
+same "$(rt run -v -e default -- true 2>&1 | grep -c 'that was in')" 0 "with a name"
+cd ..
+same "$(rt run -v -- true 2>&1 | grep -c 'that was in')" 0 "elsewhere"
+# What is lost with an environment is said, also of the moment in which only its daemon knows it.
+must rt run -e lost -c 'echo 1 > one'
+says '^lost  .* running, uncommitted changes$' 0 rt env list
+says '^rattan: lost had uncommitted changes, which are gone$' 0 rt env rm lost
+must rt run -e kept -c 'echo 1 > one'
+must rt commit -e kept -m one
+same "$(rt env list | grep -c 'kept .*uncommitted')" 0 "an environment without changes"
+same "$(rt env rm kept 2>&1)" "" "what is said of its removal"
 mkdir gone && cd gone && rmdir ../gone
 says 'the current directory is gone' 2 rt run --overlay-cwd -- ls
 cd ..
