@@ -247,6 +247,6 @@ mkdir -p -m 700 ~/.ssh; ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519; cp 
 /usr/sbin/sshd -h ~/.ssh/id_ed25519 -p 2222 -o UsePAM=no -o PidFile=/tmp/sshd.pid -E /tmp/sshd.log
 for i in 1 2 3 4 5 6 7 8 9; do ssh -q -o StrictHostKeyChecking=no -p 2222 localhost echo over ssh && break; sleep 1; done
 localedef -i de_DE -f UTF-8 /tmp/de_DE.UTF-8 && LOCPATH=/tmp LC_ALL=de_DE.UTF-8 date -d 2026-03-01 +%B
-PATH=$(echo /usr/lib/postgresql/*/bin):$PATH; initdb -D /tmp/pg > /dev/null && pg_ctl -D /tmp/pg -w -o '-k /tmp' -l /tmp/pg.log start > /dev/null; psql -h localhost -d postgres -Atc 'select 6*7'; pg_ctl -D /tmp/pg stop > /dev/null""")
+PATH=$(echo /usr/lib/postgresql/*/bin):$PATH; initdb -D /tmp/pg > /dev/null 2>&1 && pg_ctl -D /tmp/pg -w -o '-k /tmp' -l /tmp/pg.log start > /dev/null; psql -h localhost -d postgres -Atc 'select 6*7'; pg_ctl -D /tmp/pg stop > /dev/null""")
     check(r.stdout.splitlines() == ["messagebus:/usr/sbin/nologin", "sshd:/usr/sbin/nologin", "postgres:/bin/bash", "4754", "1", "over ssh", "März", "42"], "work for the ordinary user", r.stdout)
 done()

@@ -166,7 +166,7 @@ static void directories(void)
 	ok(refused(CLI_BIND, spec("/data/rattan/x", "/workspace"), "rattan's own data"),
 	   "a part of it");
 	ok(refused(CLI_BIND, spec("/link", "/workspace"), "home directory"), "a link to home");
-	ok(refused(CLI_BIND, spec("/missing", "/workspace"), "No such file"), "missing");
+	ok(refused(CLI_BIND, spec("/missing", "/workspace"), "make it first"), "missing");
 	ok(refused(CLI_BIND, spec("/file", "/workspace"), "not a directory"), "a file");
 	ok(refused(CLI_BIND, spec("/home/p", "/usr"), "must be at or below"), "over /usr");
 	ok(refused(CLI_BIND, spec("/home/p", "/workspace/../usr"), "must not contain .."),
