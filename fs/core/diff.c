@@ -12,8 +12,8 @@
 
 /* ---- candidates ---- */
 
-static int add_cand(struct diff *d, enum side side, const struct obj *o, struct dir *dir,
-		    const char *path)
+int diff_add_cand(struct diff *d, enum side side, const struct obj *o, struct dir *dir,
+		  const char *path)
 {
 	struct cand *c =
 		grow_one(&d->cands[side], &d->ncands[side], &d->cands_max[side], sizeof *c);
@@ -55,9 +55,8 @@ static bool elsewhere(const struct diff *d, const struct obj *to)
 	return d->flags & DIFF_HIDDEN && to->elsewhere;
 }
 
-/* The same place at both sides; @old_path: which was called so, NULL: as it is. */
-static int compared(struct diff *d, const struct obj *from, const struct obj *to, const char *path,
-		    const char *old_path)
+int diff_compared(struct diff *d, const struct obj *from, const struct obj *to, const char *path,
+		  const char *old_path)
 {
 	unsigned what;
 	int r;
@@ -96,7 +95,7 @@ static int compare_name(struct diff *d, const struct touched_name *t, struct dir
 		r = name_path(d, TO, dir, t->name, t->len, &path);
 	if (r == 0 && was && is && strcmp(was, is) != 0)
 		r = name_path(d, FROM, dir, t->name, t->len, &old_path);
-	return r < 0 ? r : compared(d, from, to, path, old_path);
+	return r < 0 ? r : diff_compared(d, from, to, path, old_path);
 }
 
 /* ---- 1: touched names ---- */
@@ -146,12 +145,12 @@ static int look_at_name(struct diff *d, const struct touched_name *t)
 	if (from.at != OBJ_NONE) {
 		r = name_path(d, FROM, dir, t->name, t->len, &path);
 		if (r == 0)
-			r = add_cand(d, FROM, &from, dir, path);
+			r = diff_add_cand(d, FROM, &from, dir, path);
 	}
 	if (r == 0 && to.at != OBJ_NONE) {
 		r = name_path(d, TO, dir, t->name, t->len, &path);
 		if (r == 0)
-			r = add_cand(d, TO, &to, dir, path);
+			r = diff_add_cand(d, TO, &to, dir, path);
 	}
 	return r;
 }
@@ -216,7 +215,7 @@ static int look_at_inode(struct diff *d, store_ino ino)
 	if (r < 0 || to.at == OBJ_NONE)
 		return r;
 	if (ino == STORE_ROOT_INO)
-		return compared(d, &from, &to, "/", NULL);
+		return diff_compared(d, &from, &to, "/", NULL);
 	r = diff_record(d, TO, ino, &rec);
 	if (r == 0 && rec.parent && rec.name)
 		r = see_place(&p, rec.parent, rec.name, rec.name_len);
@@ -289,10 +288,10 @@ static bool any(const struct cand *c)
 /* Is the directory that @f lay in somewhere else by now, and so would @f be that went with it? */
 static int left_behind(struct diff *d, const struct cand *f, bool *ret)
 {
-	const char *was, *is = NULL;
-	int r = diff_path(d, FROM, f->dir, &was);
+	const char *was = NULL, *is = NULL;
+	int r = f->dir ? diff_path(d, FROM, f->dir, &was) : 0;
 
-	if (r == 0 && d->flags & DIFF_HIDDEN)
+	if (r == 0 && f->dir && d->flags & DIFF_HIDDEN)
 		r = diff_path(d, TO, f->dir, &is);
 	*ret = r == 0 && is && was && strcmp(is, was) != 0;
 	return r;
@@ -312,17 +311,11 @@ static int moved(struct diff *d, struct cand *f, struct cand *t)
 		return r;
 	/* the directory above was replaced, and it was moved over */
 	if (!left && !strcmp(f->path, t->path))
-		return compared(d, &f->o, &t->o, t->path, NULL);
+		return diff_compared(d, &f->o, &t->o, t->path, NULL);
 	r = diff_compare(d, &f->o, &t->o, &what);
 	return r < 0 ? r
 		     : add_change(d, DIFF_RENAMED, wanted(d, &t->o, what), t->path, f->path, &f->o,
 				  &t->o);
-}
-
-/* A host directory that was removed hides names that nobody lists: it is not the same as a new one. */
-static bool is_host_dir(const struct cand *c)
-{
-	return c->o.at == OBJ_HOST && S_ISDIR(c->o.mode);
 }
 
 static int replaced(struct diff *d, struct cand *f, struct cand *t)
@@ -330,10 +323,11 @@ static int replaced(struct diff *d, struct cand *f, struct cand *t)
 	bool left;
 	int r = left_behind(d, f, &left);
 
-	if (r < 0 || left || is_host_dir(f) || is_host_dir(t))
+	/* A host directory hides names that nobody has listed: it is not the same as a new one. */
+	if (r < 0 || left || diff_is_host_dir(f) || diff_is_host_dir(t))
 		return r;
 	f->used = t->used = true;
-	return compared(d, &f->o, &t->o, t->path, NULL);
+	return diff_compared(d, &f->o, &t->o, t->path, NULL);
 }
 
 struct pairing {
@@ -427,7 +421,7 @@ static int list_below(struct diff *d, enum side side, store_ino ino)
 		if (r == 0 && o.at != OBJ_NONE)
 			r = name_path(d, side, b.dir, b.v[i].name, b.v[i].len, &path);
 		if (r == 0 && o.at != OBJ_NONE)
-			r = add_cand(d, side, &o, b.dir, path);
+			r = diff_add_cand(d, side, &o, b.dir, path);
 	}
 	free(b.v);
 	return r;
@@ -503,6 +497,12 @@ static int look_at_all(struct diff *d)
 		r = list_all_below(d, FROM);
 	if (r == 0)
 		r = list_all_below(d, TO);
+	/* Who brings changes to the host does so by itself, and what a commit's id is made of is what was written. */
+	if (r == 0 && (d->flags & (DIFF_PEOPLE | DIFF_HIDDEN)) == DIFF_PEOPLE) {
+		r = diff_made_anew(d);
+		if (r == 0)
+			r = pair_up(d, &pairings[1]);
+	}
 	if (r == 0)
 		r = pair_up(d, &at_path);
 	return r < 0 ? r : rest(d);

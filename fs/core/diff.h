@@ -58,7 +58,8 @@ enum diff_flags {
 	/* Host directories are not looked at: -ENODATA where one would have to be. */
 	DIFF_STORED = 1 << 1,
 	/* For people, who see one owner: of what a host directory has and of what took its place, this process's user and HOSTBASE_AGENT are
-	 * the same. Without it ids count as they are stored. */
+	 * the same. Without it ids count as they are stored. And a directory that was made where the host has one is compared with it name by
+	 * name (not with DIFF_HIDDEN), which costs what the host has in it; without it that is one removed and one added. */
 	DIFF_PEOPLE = 1 << 3,
 };
 

@@ -123,7 +123,7 @@ struct obj {
 
 struct cand {
 	struct obj o;
-	struct dir *dir; /* that it lies in */
+	struct dir *dir; /* that it lies in; NULL: a directory of the host that is not recorded */
 	const char *path;
 	bool used; /* paired */
 };
@@ -135,6 +135,20 @@ struct diff_change {
 	const char *path, *old_path;
 	struct obj from, to; /* OBJ_NONE where it is not */
 };
+
+int diff_add_cand(struct diff *d, enum side side, const struct obj *o, struct dir *dir,
+		  const char *path) MUST_USE;
+/* The same place at both sides; @old_path: which was called so, NULL: as it is. */
+int diff_compared(struct diff *d, const struct obj *from, const struct obj *to, const char *path,
+		  const char *old_path) MUST_USE;
+
+/* ---- diff_anew.c ---- */
+
+/* A host directory at one side, which has no record, and at the same place at the other one of the layer's own, made anew or before the
+ * host had any: they are compared, and so are their names, as candidates. What the host's has and the layer's has not is hidden by it. */
+int diff_made_anew(struct diff *d) MUST_USE;
+/* A directory of a host that has no record. */
+bool diff_is_host_dir(const struct cand *c);
 
 /* Grow an array by one and return its new last element, zeroed; NULL without memory. */
 void *grow_one(void *array, size_t *n, size_t *max, size_t size) MUST_USE;
@@ -158,6 +172,9 @@ int diff_path(struct diff *d, enum side side, struct dir *dir, const char **ret)
 int diff_object(struct diff *d, enum side side, struct dir *dir, const char *name, size_t len,
 		struct obj *ret) MUST_USE;
 int diff_object_of(struct diff *d, enum side side, store_ino ino, struct obj *ret) MUST_USE;
+/* What the host directory @dir has by a name. */
+int diff_host_object(struct diff *d, const struct host_key *dir, const char *name, size_t len,
+		     struct obj *ret) MUST_USE;
 int diff_source(struct diff *d, const struct host_key *key, struct hostsrc **ret) MUST_USE;
 int host_key_cmp(const struct host_key *a, const struct host_key *b);
 void diff_look_release(struct diff *d);

@@ -343,20 +343,21 @@ int diff_object_of(struct diff *d, enum side side, store_ino ino, struct obj *re
 	return key_of(d, &rec, &ret->key);
 }
 
-static int host_object(struct diff *d, const struct dir *dir, const char *name, size_t len,
-		       struct obj *ret)
+int diff_host_object(struct diff *d, const struct host_key *dir, const char *name, size_t len,
+		     struct obj *ret)
 {
 	struct hostsrc *h;
 	struct stat st;
 	const char *rel;
-	int r = diff_source(d, &dir->key, &h);
+	int r = diff_source(d, dir, &h);
 
+	*ret = (struct obj){0};
 	if (r < 0 || !h)
 		return r;
-	rel = arena_join(&d->arena, dir->key.rel, name, len);
+	rel = arena_join(&d->arena, dir->rel, name, len);
 	if (!rel)
 		return -ENOMEM;
-	if (!*dir->key.rel)
+	if (!*dir->rel)
 		rel++;
 	r = hostsrc_stat(h, rel, &st);
 	if (r < 0)
@@ -364,7 +365,7 @@ static int host_object(struct diff *d, const struct dir *dir, const char *name, 
 	*ret = (struct obj){.at = OBJ_HOST,
 			    .mode = st.st_mode,
 			    .size = (uint64_t)st.st_size,
-			    .key = {dir->key.root, rel, dir->key.flags},
+			    .key = {dir->root, rel, dir->flags},
 			    .uid = st.st_uid,
 			    .gid = st.st_gid,
 			    .rdev = st.st_rdev,
@@ -416,7 +417,7 @@ int diff_object(struct diff *d, enum side side, struct dir *dir, const char *nam
 	/* a directory that is recorded here without a host directory shows none */
 	if (!dir->key.root || (dir->there[side] && !dir->shows[side]))
 		return 0;
-	return host_object(d, dir, name, len, ret);
+	return diff_host_object(d, &dir->key, name, len, ret);
 }
 
 void diff_look_release(struct diff *d)

@@ -275,6 +275,57 @@ static void test_host_trees(struct tree *t, store_layer l)
 	is_diff(t, a, l, 0, "A /workspace/old\n", "and back");
 }
 
+/* ---- a directory of the layer's own where the host has one ---- */
+
+static void test_made_anew(struct tree *t, store_layer l)
+{
+	store_layer a, b;
+
+	tree_on(t, l);
+	tree_mkdir(t, "/workspace/made");
+	tree_write(t, "/workspace/made/y", "y");
+	tree_mkdir(t, "/workspace/made/in");
+	tree_write(t, "/workspace/made/in/z", "z");
+	a = tree_seal(t);
+	is_diff(t, l, a, DIFF_PEOPLE,
+		"A /workspace/made\nA /workspace/made/in\nA /workspace/made/in/z\n"
+		"A /workspace/made/y\n",
+		"new");
+	host_dir(t, "proj/made");
+	host_dir(t, "proj/made/in");
+	fixture_file(&t->f, "proj/made/y", "y", 1);
+	fixture_file(&t->f, "proj/made/in/z", "z", 1);
+	is_diff(t, l, a, DIFF_PEOPLE, "", "the host has the same by now");
+	is_diff(t, a, l, DIFF_PEOPLE, "", "and back");
+	fixture_file(&t->f, "proj/made/y", "Y", 1);
+	fixture_file(&t->f, "proj/made/theirs", "t", 1);
+	host_dir(t, "proj/made/in/sub");
+	fixture_file(&t->f, "proj/made/in/sub/deep", "d", 1);
+	is_diff(t, l, a, DIFF_PEOPLE,
+		"Dh /workspace/made/in/sub\nDh /workspace/made/theirs\nMch /workspace/made/y\n",
+		"what only the host has is hidden");
+	is_diff(t, a, l, DIFF_PEOPLE,
+		"A /workspace/made/in/sub\nA /workspace/made/theirs\nMc /workspace/made/y\n",
+		"and back");
+	is_diff(t, l, a, DIFF_PEOPLE | DIFF_HIDDEN,
+		"Dh /workspace/made\nA /workspace/made\nA /workspace/made/in\n"
+		"A /workspace/made/in/z\nA /workspace/made/y\n",
+		"who brings it to the host compares by himself");
+	/* Moved out of it, and made anew, with another type below. */
+	tree_unlink(t, "/workspace/src/deep/a");
+	tree_unlink(t, "/workspace/src/deep/b");
+	tree_rmdir(t, "/workspace/src/deep");
+	tree_rename(t, "/workspace/src/main.c", "/workspace/made/main.c");
+	tree_rmdir(t, "/workspace/src");
+	tree_mkdir(t, "/workspace/src");
+	tree_write(t, "/workspace/src/deep", "a file");
+	b = tree_seal(t);
+	is_diff(t, a, b, DIFF_PEOPLE,
+		"Rh /workspace/src/main.c > /workspace/made/main.c\nDh /workspace/src/deep\n"
+		"A /workspace/src/deep\n",
+		"a directory that was emptied and made anew");
+}
+
 /* ---- for who brings changes to the host ---- */
 
 static bool there(struct tree *t, const char *path)
@@ -411,6 +462,7 @@ int main(void)
 	test_xattrs_and_blocks(&t);
 	host = test_host(&t);
 	test_host_trees(&t, host);
+	test_made_anew(&t, host);
 	test_elsewhere(&t, host);
 	test_left_behind(&t, host);
 	test_owners(&t, host);
