@@ -321,10 +321,10 @@ const struct cli_command cmd_apply = {
 	.summary = "bring changes back to the host directory",
 	.details =
 		"What the environment has changed in a directory that --overlay-cwd or --overlay laid under\n"
-		"it goes to that directory: all, or what is at or below a PATH: relative to /workspace, a\n"
-		"path of the host, or a pattern ('*.c' are names at any depth, 'src/**/*.c' is a path). What\n"
-		"the host has changed since the sandbox saw it is a conflict, and left alone. .git, .agents\n"
-		".codex are kept back at any depth, or what --profile closes.\n\n"
+		"it goes to that directory: all, or what is at or below a PATH: below this directory, if it is\n"
+		"shown, or else /workspace; a path of the host; or a pattern ('*.c' are names at any depth,\n"
+		"'src/**/*.c' is a path). What the host has changed since the sandbox saw it is a conflict,\n"
+		"and left alone. .git, .agents and .codex are kept back at any depth, or what --profile closes.\n\n"
 		"Exit code: 4 when there was a conflict.\n\n"
 		"Examples:\n  rattan apply --dry-run\n  rattan apply src '*.md'\n  rattan apply -p\n",
 	.run = run_apply,

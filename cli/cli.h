@@ -332,9 +332,13 @@ struct cli_diff_opts {
 	}
 /* -1, or an exit code when @o contradicts itself; before anything is asked. @name: the command's. */
 int cli_diff_check(const struct cli_diff_opts *o, const char *name) MUST_USE;
-/* By the page; @head prints what stands before, where that is not for a program. */
-int cli_diff_between(struct ctl *ctl, const char *a, const char *b, const struct cli_diff_opts *o,
-		     void (*head)(void *arg), void *arg);
+/* Is it a path, and no revision? What has a slash is, and "." and "..". */
+bool cli_diff_path(const char *word);
+/* By the page, what is at or below PATH @path (cli/place.h; NULL: all); @head prints what stands before, where that is not for a
+ * program. @a NULL: head, @b NULL: the working tree. @name: the command's. */
+int cli_diff_between(struct ctl *ctl, const char *a, const char *b, const char *path,
+		     const struct cli_diff_opts *o, const char *name, void (*head)(void *arg),
+		     void *arg);
 
 /* ---- commands ---- */
 

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "cli/diff_internal.h"
+#include "cli/place.h"
 
 struct changes {
 	struct change *v;
@@ -20,22 +21,13 @@ static void changes_release(struct changes *c)
 	free(c->v);
 }
 
-static bool at_or_below(const char *path, const char *dir)
-{
-	size_t n = strlen(dir);
-
-	while (n && dir[n - 1] == '/')
-		n--;
-	return !strncmp(path, dir, n) && (!path[n] || path[n] == '/');
-}
-
 static int on_change(void *arg, const struct ctl_change *ch)
 {
 	struct changes *c = arg;
 	struct change *v;
 
-	if (c->below && !at_or_below(ch->path, c->below) &&
-	    !(ch->old_path && at_or_below(ch->old_path, c->below)))
+	if (c->below && !hostdir_below(ch->path, c->below) &&
+	    !(ch->old_path && hostdir_below(ch->old_path, c->below)))
 		return 0;
 	if (c->n == c->cap) {
 		size_t cap = c->cap ? c->cap * 2 : 64;
@@ -157,23 +149,15 @@ struct args {
 	const char *a, *b, *path;
 };
 
-/* [A [B]] [PATH]: a path is what has a slash. */
-static int words(struct args *a, char **rest, int n, char **ret_path)
+/* [A [B]] [PATH] */
+static int words(struct args *a, char **rest, int n)
 {
 	for (int i = 0; i < n; i++) {
-		if (strchr(rest[i], '/') || !strcmp(rest[i], ".")) {
-			const char *s = rest[i];
-
+		if (cli_diff_path(rest[i])) {
 			if (i != n - 1)
-				return cli_fail(CLI_USAGE, "diff: a path comes last: '%s'", s);
-			while (!strncmp(s, "./", 2))
-				s += 2;
-			if (!strcmp(s, "."))
-				s = "";
-			if (*s == '/' ? !(*ret_path = strdup(s))
-				      : asprintf(ret_path, "/workspace/%s", s) < 0)
-				return cli_fail(CLI_FAILED, "out of memory");
-			a->path = *ret_path;
+				return cli_fail(CLI_USAGE, "diff: a path comes last: '%s'",
+						rest[i]);
+			a->path = rest[i];
 		} else if (i == 0) {
 			a->a = rest[i];
 		} else if (i == 1) {
@@ -222,6 +206,11 @@ int cli_diff_check(const struct cli_diff_opts *o, const char *name)
 	return -1;
 }
 
+bool cli_diff_path(const char *word)
+{
+	return strchr(word, '/') || !strcmp(word, ".") || !strcmp(word, "..");
+}
+
 static int load(struct ctl *ctl, const char *a, const char *b, struct diag *diag, struct changes *c)
 {
 	struct cli_work work;
@@ -233,50 +222,62 @@ static int load(struct ctl *ctl, const char *a, const char *b, struct diag *diag
 	return r;
 }
 
-int cli_diff_between(struct ctl *ctl, const char *a, const char *b, const struct cli_diff_opts *o,
-		     void (*head)(void *arg), void *arg)
+/* What is at or below the first of @p's places that has a change. */
+static int load_place(struct ctl *ctl, const char *a, const char *b, const struct cli_place *p,
+		      struct diag *diag, struct changes *c)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(p->at) && !c->n; i++) {
+		if (i && !p->at[i])
+			break;
+		c->below = p->at[i];
+		r = load(ctl, a, b, diag, c);
+	}
+	return r;
+}
+
+int cli_diff_between(struct ctl *ctl, const char *a, const char *b, const char *path,
+		     const struct cli_diff_opts *o, const char *name, void (*head)(void *arg),
+		     void *arg)
 {
 	__attribute__((cleanup(changes_release))) struct changes c = {0};
+	cleanup_place struct cli_place place = {0};
+	const char *from = a ? a : "head";
 	struct diag diag = {0};
 	struct cli_page pg;
-	int r = load(ctl, a, b, &diag, &c);
+	int r = path ? cli_place(ctl, path, name, &place) : -1;
 
+	if (r >= 0)
+		return r;
+	r = load_place(ctl, a, b, &place, &diag, &c);
+	if (r == -ENOENT && a && *diag.text)
+		return cli_fail(CLI_NOT_FOUND, "%s%s", diag.text,
+				head ? "" : "; a path has a slash, such as ./src");
 	if (r < 0)
-		return cli_fail_errno(r, &diag, "diff");
+		return cli_fail_errno(r, &diag, name);
+	r = path && !c.n ? cli_place_unchanged(ctl, &place, from, b, path, name) : -1;
+	if (r >= 0)
+		return r;
 	cli_page_start(&pg, o->no_pager || o->raw || o->json);
-	if (!o->json && !o->raw)
+	if (head && !o->json && !o->raw)
 		head(arg);
-	r = put_all(&pg, o, ctl, a, b, &c);
+	r = put_all(&pg, o, ctl, from, b, &c);
 	cli_page_end(&pg);
 	return r;
 }
 
 static int diff(struct args *a, char **rest, int n)
 {
-	__attribute__((cleanup(changes_release))) struct changes c = {0};
 	cleanup_env struct cli_env e = {0};
-	cleanup_free char *path = NULL;
-	struct diag diag = {0};
-	struct cli_page pg;
 	int r = cli_diff_check(&a->show, "diff");
 
 	if (r < 0)
-		r = words(a, rest, n, &path);
-	if (r >= 0)
-		return r;
-	r = cli_connect(a->env, &e.client, &e.ctl);
-	if (r >= 0)
-		return r;
-	c.below = a->path;
-	r = load(e.ctl, a->a, a->b, &diag, &c);
-	if (r == -ENOENT && n && *diag.text)
-		return cli_fail(CLI_NOT_FOUND, "%s; a path has a slash, such as ./src", diag.text);
+		r = words(a, rest, n);
 	if (r < 0)
-		return cli_fail_errno(r, &diag, "diff");
-	cli_page_start(&pg, a->show.no_pager || a->show.raw || a->show.json);
-	r = put_all(&pg, &a->show, e.ctl, a->a ? a->a : "head", a->b, &c);
-	cli_page_end(&pg);
-	return r;
+		r = cli_connect(a->env, &e.client, &e.ctl);
+	return r >= 0 ? r
+		      : cli_diff_between(e.ctl, a->a, a->b, a->path, &a->show, "diff", NULL, NULL);
 }
 
 static int run(int argc, char **argv)
@@ -300,10 +301,13 @@ const struct cli_command cmd_diff = {
 	.summary = "what changed",
 	.details =
 		"Without revisions: from head to the working tree; A: from A to the working tree; A B:\n"
-		"between the two. PATH (with a slash; relative to /workspace) limits it to that file or\n"
-		"directory. Kinds: A added, M modified, D deleted, R renamed, T of another type. With -z names are as they\n"
+		"between the two. PATH (with a slash) limits it to that file or directory: ./FILE, ../FILE or\n"
+		"a path of the host is that file of a directory that is shown; dir/FILE is below this\n"
+		"directory, or else below /workspace. Where there is neither a change nor a file the exit\n"
+		"code is 3.\n\n"
+		"Kinds: A added, M modified, D deleted, R renamed, T of another type. With -z names are as they\n"
 		"are: the kind, the path, of a rename the old and the new one, with a NUL after each.\n\n"
 		"On a terminal it is in colours (not with NO_COLOR), and by the page: through PAGER, or less.\n\n"
-		"Examples:\n  rattan diff\n  rattan diff base head --name-status\n  rattan diff ./src\n",
+		"Examples:\n  rattan diff\n  rattan diff base head --name-status\n  rattan diff ./src\n  rattan diff /workspace/src\n",
 	.run = run,
 };

@@ -34,7 +34,7 @@ static void put_head(void *arg)
 	printf("\n");
 }
 
-static int show(const char *env, const char *rev, const struct cli_diff_opts *o)
+static int show(const char *env, const char *rev, const char *path, const struct cli_diff_opts *o)
 {
 	cleanup_env struct cli_env e = {0};
 	struct shown s = {.rev = rev};
@@ -46,14 +46,15 @@ static int show(const char *env, const char *rev, const struct cli_diff_opts *o)
 	r = ctl_log_one(e.ctl, rev, &diag, &s.cm);
 	if (r < 0)
 		return cli_fail_errno(r, &diag, "show");
-	r = cli_diff_between(e.ctl, *s.cm.parent ? s.cm.parent : "base", s.cm.id, o, put_head, &s);
+	r = cli_diff_between(e.ctl, *s.cm.parent ? s.cm.parent : "base", s.cm.id, path, o, "show",
+			     put_head, &s);
 	ctl_commit_release(&s.cm);
 	return r;
 }
 
 static int run(int argc, char **argv)
 {
-	const char *env = NULL;
+	const char *env = NULL, *path = NULL;
 	struct cli_diff_opts o = {0};
 	const struct cli_opt opts[] = {
 		{"env", 'e', CLI_TEXT, &env, "NAME",
@@ -69,18 +70,21 @@ static int run(int argc, char **argv)
 	r = cli_diff_check(&o, "show");
 	if (r >= 0)
 		return r;
+	if (n && cli_diff_path(rest[n - 1]))
+		path = rest[--n];
 	if (n > 1)
 		return cli_fail(CLI_USAGE, "show: one revision at a time; '%s' is too much",
 				rest[1]);
-	return show(env, n ? rest[0] : "head", &o);
+	return show(env, n ? rest[0] : "head", path, &o);
 }
 
 const struct cli_command cmd_show = {
 	.name = "show",
-	.args = "[REV] [-e NAME] [--name-status | --stat | --json | -z]",
+	.args = "[REV] [PATH] [-e NAME] [--name-status | --stat | --json | -z]",
 	.summary = "a commit, and what it changed",
 	.details =
-		"REV as for rollback; without one head. What it changed is against the commit before it.\n\n"
-		"Example:\n  rattan show head~1 --stat\n",
+		"REV as for rollback; without one head. What it changed is against the commit before it.\n"
+		"PATH as for diff.\n\n"
+		"Examples:\n  rattan show head~1 --stat\n  rattan show head ./src\n",
 	.run = run,
 };

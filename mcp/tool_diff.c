@@ -76,14 +76,15 @@ static int put_head(struct buf *out, const struct diff_req *q, const struct diff
 			  p->counts['R'], p->counts['T']);
 }
 
-/* *ret_old: where @under was, if it is a name and that is elsewhere; else NULL. */
+/* *ret_old: where @under was, if it is a name and that is elsewhere; else NULL. *ret_any: there is a change. */
 static int list_changes(struct ctl *ctl, const struct diff_req *q, const char *under,
-			struct diag *diag, struct tool_result *out, char **ret_old)
+			struct diag *diag, struct tool_result *out, char **ret_old, bool *ret_any)
 {
 	struct diff_page p = {.req = q, .under = under, .under_len = under ? strlen(under) : 0};
 	int r = ctl_diff(ctl, q->from, q->to, diag, add_change, &p);
 
 	*ret_old = p.old;
+	*ret_any = p.seen > 0;
 	if (!r)
 		r = put_head(&out->text, q, &p);
 	if (!r && p.lines.len)
@@ -148,8 +149,9 @@ static int put_content(const struct diff_req *q, const char *old, const char *pa
 	return r;
 }
 
+/* @any: something at or below @path has changed. */
 static int diff_content(struct ctl *ctl, const struct diff_req *q, const char *old,
-			const char *path, struct diag *diag, struct tool_result *out)
+			const char *path, bool any, struct diag *diag, struct tool_result *out)
 {
 	cleanup_fd int a = -1;
 	cleanup_fd int b = -1;
@@ -160,6 +162,11 @@ static int diff_content(struct ctl *ctl, const struct diff_req *q, const char *o
 	r = side(ctl, q->from ? q->from : "head", old, diag, &a, &am);
 	if (!r)
 		r = side(ctl, q->to, path, diag, &b, &bm);
+	if (!r && !any && !am && !bm && a < 0 && b < 0)
+		return tool_error(out,
+				  "there is neither a change nor a file at %s (of what is bound "
+				  "there are no states); without path all changes are listed",
+				  path);
 	if (r || (a < 0 && b < 0))
 		return r;
 	return put_content(q, old, path, a, b, am, bm, out);
@@ -194,6 +201,7 @@ static int run_diff(struct tool_call *call, const cJSON *args, struct tool_resul
 	struct diag diag = {0};
 	struct client *c;
 	struct ctl *ctl;
+	bool any;
 	int r;
 
 	if (parse(args, out, &q))
@@ -215,9 +223,9 @@ static int run_diff(struct tool_call *call, const cJSON *args, struct tool_resul
 	if (r)
 		return tool_error(out, "the environment cannot be reached: %s (%s)", diag.text,
 				  err_text(r));
-	r = list_changes(ctl, &q, path, &diag, out, &old);
+	r = list_changes(ctl, &q, path, &diag, out, &old, &any);
 	if (!r && path && (!old || tool_may_read(call, args, old, out)))
-		r = diff_content(ctl, &q, old ? old : path, path, &diag, out);
+		r = diff_content(ctl, &q, old ? old : path, path, any, &diag, out);
 	client_ctl_put(c, ctl, r == -EPIPE || r == -EBADMSG);
 	if (r && !out->is_error)
 		return tool_error(out, "%s (%s); env_snapshot_list shows the revisions",

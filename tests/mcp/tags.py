@@ -42,6 +42,11 @@ t = s.call("env_diff", path="/workspace/dir2/h")
 assert t.endswith("M /workspace/dir2/h\n--- a/workspace/dir/h\n+++ b/workspace/dir2/h\n@@ -1 +1,2 @@\n two\n+three\n"), t
 t = s.call("env_diff", **{"from": "v2", "to": "v3", "path": "/workspace/dir/g"})
 assert t.endswith("R /workspace/f -> /workspace/dir/g\nsame content\n"), t
+for gone in ("dir2/nosuch", "/nosuch/f", "dir2/h/below"):
+    t = s.call("env_diff", ok=False, path=gone)
+    assert t.startswith("error: there is neither a change nor a file at /") and gone in t, t
+for same in ("/etc/passwd", "/etc", "dir2"):
+    assert "neither" not in s.call("env_diff", path=same), "what is there, changed or not"
 s.call("env_rollback", rev="v1")
 assert "one" in s.call("rattan_read_file", path="f")
 s.call("env_rollback", rev="v2~1")
