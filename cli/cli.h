@@ -298,7 +298,7 @@ struct cli_view {
 	struct cli_limits limits;
 	struct net_rules net; /* the command line's and the settings' */
 	bool net_on;          /* it opens a network: a domain was allowed on the command line */
-	/* Set before: when the current directory cannot be shown, this says why, and nothing is shown. NULL: an error. */
+	/* Set before: when a directory cannot be shown, this says why and what to do, and nothing is shown. NULL: an error. */
 	struct diag *refused;
 };
 void cli_view_release(struct cli_view *v);

@@ -26,14 +26,9 @@ void cli_view_opts_release(struct cli_view_opts *o)
 	cli_list_release(&o->net.deny);
 }
 
-static int add_dirs(struct cli_dirs *d, enum cli_dir_kind kind, const struct cli_list *l,
-		    struct diag *diag)
+static bool refused(const struct cli_view *v)
 {
-	int r = 0;
-
-	for (size_t i = 0; r >= 0 && i < l->n; i++)
-		r = cli_dirs_add(d, kind, l->v[i], diag);
-	return r;
+	return v->refused && v->refused->text[0];
 }
 
 static int add_cwd(struct cli_view *v, struct cli_dirs *d, enum cli_dir_kind kind,
@@ -43,8 +38,33 @@ static int add_cwd(struct cli_view *v, struct cli_dirs *d, enum cli_dir_kind kin
 
 	if (r != -EINVAL || !v->refused)
 		return r;
-	*v->refused = *diag;
-	return 0;
+	return diag_set(v->refused, 0,
+			"%s. The client has started this server there: it can start it in the "
+			"project, or with --overlay /the/project=/workspace --env NAME in the "
+			"place of --overlay-cwd",
+			diag->text);
+}
+
+/* @option: in the words of the command line, with what it was given. */
+static int refuse(struct cli_view *v, int r, const char *option, const char *spec,
+		  struct diag *diag)
+{
+	if (r != -EINVAL || !v->refused)
+		return r;
+	return diag_set(v->refused, 0,
+			"%s. This server was started with %s%s%s: put that right where the client "
+			"has its configuration, or in rattan's settings, and start it again",
+			diag->text, option, *spec ? " " : "", spec);
+}
+
+static int add_dirs(struct cli_view *v, struct cli_dirs *d, enum cli_dir_kind kind,
+		    const struct cli_list *l, const char *option, struct diag *diag)
+{
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < l->n && !refused(v); i++)
+		r = refuse(v, cli_dirs_add(d, kind, l->v[i], diag), option, l->v[i], diag);
+	return r;
 }
 
 static int collect(const struct cli_view_opts *o, struct cli_view *v, struct diag *diag)
@@ -57,12 +77,14 @@ static int collect(const struct cli_view_opts *o, struct cli_view *v, struct dia
 	if (o->bind_cwd)
 		r = add_cwd(v, &v->binds, CLI_BIND, diag);
 	if (r >= 0)
-		r = add_dirs(&v->overlays, CLI_OVERLAY, &o->overlays, diag);
+		r = add_dirs(v, &v->overlays, CLI_OVERLAY, &o->overlays, "--overlay", diag);
 	if (r >= 0)
-		r = add_dirs(&v->binds, CLI_BIND, &o->binds, diag);
+		r = add_dirs(v, &v->binds, CLI_BIND, &o->binds, "--bind", diag);
 	if (r >= 0)
-		r = add_dirs(&v->binds, CLI_BIND_RO, &o->binds_ro, diag);
-	return r < 0 ? r : cli_dirs_check(&v->binds, &v->overlays, diag);
+		r = add_dirs(v, &v->binds, CLI_BIND_RO, &o->binds_ro, "--bind-ro", diag);
+	if (r < 0 || refused(v))
+		return r < 0 ? r : 0;
+	return refuse(v, cli_dirs_check(&v->binds, &v->overlays, diag), "both", "", diag);
 }
 
 int cli_view(const struct cli_view_opts *o, struct cli_view *v, struct diag *diag)
@@ -86,7 +108,7 @@ int cli_view(const struct cli_view_opts *o, struct cli_view *v, struct diag *dia
 		return -ENOMEM;
 	for (size_t i = 0; i < v->overlays.n; i++)
 		v->ov[i] = (struct ctl_overlay){v->overlays.v[i].dir.path, v->overlays.v[i].mount};
-	if ((o->overlay_cwd || o->bind_cwd) && !(v->refused && v->refused->text[0]))
+	if ((o->overlay_cwd || o->bind_cwd) && !refused(v))
 		cli_env_name(o->overlay_cwd ? v->overlays.v[0].dir.path : v->binds.v[0].dir.path,
 			     o->bind_cwd, v->name);
 	v->env = o->env ? o->env : *v->name ? v->name : NULL;

@@ -328,11 +328,7 @@ int session_client(struct mcp_session *s, const char *name, struct diag *diag, s
 	int r;
 
 	if (s->opts->refusal)
-		return diag_set(
-			diag, -EINVAL,
-			"%s. The client has started this server there: it can start it in the project, or with "
-			"--overlay /the/project=/workspace --env NAME in the place of --overlay-cwd",
-			s->opts->refusal);
+		return diag_set(diag, -EINVAL, "%s", s->opts->refusal);
 	if (!name)
 		name = own_env(s);
 	if (!name_ok(name))

@@ -37,4 +37,20 @@ def test_elsewhere():
     ok(r.returncode != 0, "what is wrong on the command line ends it at once")
 
 
+def test_wrong_directory():
+    p = HOME / "project"
+    p.mkdir(exist_ok=True)
+    for args in (("--overlay", f"{HOME}/nosuch=/workspace"), ("--bind", f"{HOME}/nosuch=/workspace/n:rw"), ("--bind-ro", f"{HOME}/.ssh=/mnt/n"),
+                 ("--overlay", f"{p}=/etc"), ("--overlay", str(p)), ("--overlay", f"{p}=/workspace", "--bind", f"{HOME}/nosuch=/mnt/n"),
+                 ("--overlay", f"{p}=/workspace", "--bind", f"{p}=/workspace")):
+        s = Server(args=(*args, "--env", "project"), cwd=p)
+        ok(len(s.ask("tools/list")["result"]["tools"]) > 20, f"{args}: the tools are listed")
+        for name, words in CALLS:
+            m = s.call(name, words)
+            ok(is_error(m) and "started with" in text(m) and (args[-1] in text(m) or "cannot be both" in text(m)), f"{name} says what is wrong, and where", m)
+        rc, _, err = s.close()
+        ok(rc == 0 and str(HOME) in err, "it ends well, and has told whoever reads standard error", (rc, err))
+    ok(not list(p.iterdir()), "nothing was written")
+
+
 run_tests(globals())
