@@ -323,6 +323,8 @@ int run_with_client(const struct run_args *a, const struct run_plan *p, struct c
 
 	if (r < 0)
 		return run_not_started(r, &diag);
+	if (*ctl_opened_note(ctl))
+		fprintf(stderr, "rattan: %s\n", ctl_opened_note(ctl));
 	token = talk ? token_of(ctl) : 0;
 	client_ctl_put(c, ctl, false);
 	r = bind_all(p, c, &diag);

@@ -308,6 +308,8 @@ static int reach_locked(struct mcp_session *s, struct env_slot *slot, struct dia
 	r = client_ctl_get(slot->client, diag, &ctl);
 	if (r)
 		return r;
+	if (*ctl_opened_note(ctl))
+		log_warn("%s", ctl_opened_note(ctl));
 	client_ctl_put(slot->client, ctl, false);
 	if (!strcmp(slot->name, own_env(s))) {
 		r = share_open(s, slot->name, &slot->share_fd);

@@ -38,9 +38,10 @@ struct ctl_bytes {
 struct ctl_env_opts {
 	const char *data_dir; /* NULL: ctl_data_dir() */
 	const char *env;      /* NULL: "default" */
-	const char *base;     /* NULL: "host"; only used when the environment is made */
-	bool create;          /* make it when missing; else -ENOENT */
-	bool no_start;        /* only talk to a daemon that runs; else -ECONNREFUSED */
+	const char *
+		base; /* what it is made on, or -EEXIST when it has another; NULL: "host", or what it has */
+	bool create;   /* make it when missing; else -ENOENT */
+	bool no_start; /* only talk to a daemon that runs; else -ECONNREFUSED */
 	const struct ctl_overlay
 		*overlays; /* must be there already, or the environment is made with them */
 	size_t noverlays;
@@ -62,6 +63,8 @@ int ctl_data_dir(char **ret) MUST_USE;
 int ctl_runtime_dir(char **ret) MUST_USE;
 
 int ctl_open(const struct ctl_env_opts *o, struct diag *diag, struct ctl **ret) MUST_USE;
+/* What whoever opened it should be told, one sentence; "": nothing. */
+const char *ctl_opened_note(const struct ctl *c);
 void ctl_close(struct ctl *c);
 /* From now on, every fifth of a second in which an answer is waited for, @fn is called (NULL: no more); when it is nonzero the call is
  * -ECANCELED: what was asked for goes on, and the connection is of no more use. */

@@ -256,10 +256,11 @@ static int connect_or_start(const struct ctl_env_opts *o, const char *data, stru
 	return 0;
 }
 
-/* Overlays that must be there. */
+/* Overlays that must be there, and the base. */
 static int agree(const struct ctl_env_opts *o, struct ctl *c, struct diag *diag)
 {
-	struct ctl_req rq = {.op = CTL_OP_OPEN};
+	struct ctl_req rq = {.op = CTL_OP_OPEN, .base = (char *)(uintptr_t)o->base};
+	struct ctl_opened opened = {0};
 	char **overlays = NULL;
 	int r;
 
@@ -274,8 +275,10 @@ static int agree(const struct ctl_env_opts *o, struct ctl *c, struct diag *diag)
 	}
 	rq.overlays = overlays;
 	rq.through = o->through;
-	r = ctl_call(c, &rq, -1, diag, NULL, NULL);
+	r = ctl_call(c, &rq, -1, diag, &ctl_table_opened, &opened);
 	free(overlays);
+	if (r == 0)
+		memcpy(c->note, opened.note, sizeof(c->note));
 	return r;
 }
 
@@ -340,6 +343,11 @@ int ctl_open(const struct ctl_env_opts *o, struct diag *diag, struct ctl **ret)
 	}
 	*ret = steal_ptr(&c);
 	return 0;
+}
+
+const char *ctl_opened_note(const struct ctl *c)
+{
+	return c->note;
 }
 
 bool ctl_alive(const struct ctl *c)

@@ -18,7 +18,8 @@ struct ctl {
 	/* of every attachment that says nothing else; see ctl_env_opts */
 	char **writable;
 	struct ctl_bytes policy;
-	uint64_t disk; /* 0: none */
+	uint64_t disk;  /* 0: none */
+	char note[512]; /* see ctl_opened_note */
 };
 
 /* ctl_conn.c. A request whose answer is one message, with one item of @t when @t is given. */

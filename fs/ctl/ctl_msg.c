@@ -53,9 +53,12 @@ static const struct field req_fields[] = {
 	FIELD(ctl_req, automatic, F_BOOL), FIELD(ctl_req, rw, F_BOOL),
 	FIELD(ctl_req, policy, F_BYTES),   FIELD(ctl_req, disk, F_U64),
 	FIELD(ctl_req, through, F_BOOL),   FIELD(ctl_req, brief, F_BOOL),
-	FIELD(ctl_req, provision, F_BOOL),
+	FIELD(ctl_req, provision, F_BOOL), FIELD(ctl_req, base, F_STR),
 };
 static const struct ctl_table req_table = TABLE(req_fields, ctl_req);
+
+static const struct field opened_fields[] = {FIELD(ctl_opened, note, F_CHARS)};
+const struct ctl_table ctl_table_opened = TABLE(opened_fields, ctl_opened);
 
 static const struct field commit_fields[] = {
 	FIELD(ctl_commit, id, F_CHARS),     FIELD(ctl_commit, parent, F_CHARS),

@@ -18,13 +18,13 @@
 #include "base/mp.h"
 #include "fs/ctl/ctl_client.h"
 
-#define CTL_PROTO      5
+#define CTL_PROTO      6
 #define CTL_FRAME_MAX  (1u << 20)  /* bytes of one message */
 #define CTL_ITEMS_SOFT (64u << 10) /* a stream starts a new message above this */
 #define CTL_LIST_MAX   1024        /* strings in one list */
 
 enum ctl_op {
-	CTL_OP_OPEN = 1, /* overlays: check the environment */
+	CTL_OP_OPEN = 1, /* overlays, base: check the environment */
 	CTL_OP_ATTACH,
 	CTL_OP_LEASE,
 	CTL_OP_UNLEASE,
@@ -59,7 +59,7 @@ const char *ctl_op_name(enum ctl_op op);
 struct ctl_req {
 	uint64_t id;
 	enum ctl_op op;
-	char *rev, *rev2, *path, *message, *label, *expect, *host, *mount, *what;
+	char *rev, *rev2, *path, *message, *label, *expect, *host, *mount, *what, *base;
 	char **writable;         /* of ATTACH; NULL: the agent's; empty: nothing is writable */
 	char **overlays;         /* host, mount, host, mount, ... */
 	struct ctl_bytes policy; /* of ATTACH, instead of writable */
@@ -72,6 +72,11 @@ int ctl_req_encode(const struct ctl_req *rq, struct buf *out) MUST_USE;
 /* -EPROTONOSUPPORT: *ret_version is what the message speaks; @ret has the id when there is one. */
 int ctl_req_decode(const void *p, size_t n, struct ctl_req *ret, uint64_t *ret_version) MUST_USE;
 void ctl_req_release(struct ctl_req *rq);
+
+/* Of OPEN. */
+struct ctl_opened {
+	char note[512]; /* what the caller should know; "": nothing */
+};
 
 /* One answer; a stream is several with @more set in all but the last. */
 struct ctl_rep {
@@ -98,6 +103,7 @@ void ctl_rep_release(struct ctl_rep_doc *d);
 
 struct ctl_table;
 extern const struct ctl_table ctl_table_commit, /* struct ctl_commit */
+	ctl_table_opened,                       /* struct ctl_opened */
 	ctl_table_ref,                          /* struct ctl_ref */
 	ctl_table_change,                       /* struct ctl_change */
 	ctl_table_file,                         /* struct ctl_file */

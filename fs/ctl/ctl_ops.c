@@ -77,7 +77,14 @@ struct call {
 
 static int op_open(struct call *c)
 {
-	return env_agree(c->env, c->rq.overlays, c->rq.through, &c->diag);
+	struct diag note = {0};
+	struct ctl_opened opened = {0};
+	int r = env_agree(c->env, c->rq.overlays, c->rq.base, c->rq.through, &c->diag, &note);
+
+	if (r < 0)
+		return r;
+	(void)snprintf(opened.note, sizeof(opened.note), "%s", note.text);
+	return answer_add(c->a, &ctl_table_opened, &opened);
 }
 
 static int op_attach(struct call *c)

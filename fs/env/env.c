@@ -280,13 +280,16 @@ static int check_through(const struct env *e, bool through, struct diag *diag)
 				 e->rec.name);
 }
 
-int env_agree(struct env *e, char *const *overlays, bool through, struct diag *diag)
+int env_agree(struct env *e, char *const *overlays, const char *base, bool through,
+	      struct diag *diag, struct diag *note)
 {
 	int r;
 
 	ENV_LOCK(e);
 	/* Who only looks may come in. */
-	r = through || overlays ? check_through(e, through, diag) : 0;
+	r = through || overlays || base ? check_through(e, through, diag) : 0;
+	if (r == 0 && base)
+		r = env_base_check(e->store, &e->rec, base, diag, note);
 	if (r == 0)
 		r = env_overlays_check(e->store, &e->rec, overlays, diag);
 	if (r == 0)

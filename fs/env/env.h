@@ -78,9 +78,11 @@ bool env_patience_end(struct env *e) MUST_USE;
 struct mend_note;
 void env_keep_mend(struct env *e, const struct mend_note *n);
 
-/* -EEXIST: @overlays (host, mount, ...; may be NULL) are not what the environment shows, or it writes through and that was not
- * asked for, or the other way round; NULL and false: whoever only looks. */
-int env_agree(struct env *e, char *const *overlays, bool through, struct diag *diag) MUST_USE;
+/* -EEXIST: @overlays (host, mount, ...; may be NULL) are not what the environment shows, @base (may be NULL) is not what it began on, or
+ * it writes through and that was not asked for, or the other way round; NULL and false: whoever only looks. -ENOENT: there is no such
+ * base. @note: what is as asked for and yet not what may be expected, one sentence. */
+int env_agree(struct env *e, char *const *overlays, const char *base, bool through,
+	      struct diag *diag, struct diag *note) MUST_USE;
 struct env_want {
 	const char *what; /* a lease comes with it, as from env_lease; NULL: none */
 	bool brief;       /* it holds the policy, and nothing else */

@@ -266,5 +266,8 @@ int env_policy_load(int fd, struct env_policy *ret) MUST_USE;
 int env_overlays_list(struct store *s, store_layer base, char ***ret) MUST_USE;
 int env_overlays_check(struct store *s, const struct store_env *rec, char *const *overlays,
 		       struct diag *diag) MUST_USE;
+/* @base is what it began on, as a name or as content: -EEXIST; of a name alone that means other content by now, @note says so. */
+int env_base_check(struct store *s, const struct store_env *rec, const char *base,
+		   struct diag *diag, struct diag *note) MUST_USE;
 int env_create(struct store *s, const struct env_opts *o, struct diag *diag,
 	       struct store_env *ret) MUST_USE;

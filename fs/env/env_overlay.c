@@ -265,11 +265,12 @@ bool env_shown_replaced_locked(const struct env *e)
 	return false;
 }
 
-/* ---- making one ---- */
+/* ---- its base ---- */
 
 /* NAME, or NAME@ID, of an imported base: 1 when there is none. With the id, or its beginning, what the name means now is
- * the content that was meant. */
-static int imported(struct store *s, const char *base, struct diag *diag, store_layer *ret)
+ * the content that was meant. @fit: to begin on. */
+static int imported(struct store *s, const char *base, bool fit, struct diag *diag,
+		    store_layer *ret)
 {
 	const char *at = strchr(base, '@');
 	size_t n = at ? (size_t)(at - base) : strlen(base);
@@ -296,14 +297,15 @@ static int imported(struct store *s, const char *base, struct diag *diag, store_
 				"the base \"%.*s\" is %.16s..., not %.80s (at least 8 digits)",
 				(int)n, base, hex, at + 1);
 	}
-	if (r == 0)
+	if (r == 0 && fit)
 		r = basefit(s, ret);
 	return r < 0 ? diag_set(diag, r, "cannot use the base \"%.*s\": %s", (int)n, base,
 				err_text(r))
 		     : 0;
 }
 
-static int base_layer(struct store *s, const char *base, struct diag *diag, store_layer *ret)
+static int base_layer(struct store *s, const char *base, bool fit, struct diag *diag,
+		      store_layer *ret)
 {
 	struct store_layer_info info;
 	struct diag why = {0};
@@ -312,7 +314,7 @@ static int base_layer(struct store *s, const char *base, struct diag *diag, stor
 	/* What is shown then is not kept: any will do. */
 	if (!strcmp(base, "host") || !strcmp(base, CTL_BASE_THROUGH))
 		return hostbase_get(s, diag, ret);
-	r = imported(s, base, diag, ret);
+	r = imported(s, base, fit, diag, ret);
 	if (r <= 0)
 		return r;
 	r = env_resolve(s, NULL, base, &why, ret);
@@ -329,6 +331,137 @@ static int base_layer(struct store *s, const char *base, struct diag *diag, stor
 				*why.text ? why.text : err_text(r))
 		     : 0;
 }
+
+/* The commit that what began on @layer stands on; nothing that is laid over it has one. -ENOENT: none (the host). *@ret_passed: @want
+ * was come by. */
+static int content_of(struct store *s, store_layer layer, store_layer want, struct digest *ret,
+		      bool *ret_passed)
+{
+	int r = -ENOENT;
+
+	*ret_passed = false;
+	while (layer && r == -ENOENT) {
+		struct store_commit c = {0};
+		struct store_layer_info info;
+
+		*ret_passed |= layer == want;
+		r = store_commit_of_layer(s, layer, &c);
+		if (r == 0)
+			*ret = c.id;
+		store_commit_release(&c);
+		if (r != -ENOENT)
+			break;
+		r = store_layer_get(s, layer, &info);
+		if (r < 0)
+			break;
+		layer = info.parent;
+		r = -ENOENT;
+	}
+	return r;
+}
+
+/* Of "NAME@ID" the part before. */
+static bool same_name(const char *a, const char *b)
+{
+	size_t n = strcspn(a, "@");
+
+	return n == strcspn(b, "@") && !memcmp(a, b, n);
+}
+
+struct began {
+	const struct store_env *rec;
+	const char *base;             /* asked for */
+	char hex[DIGEST_LEN * 2 + 1]; /* of the content that it has; "": the host */
+	struct diag *diag;
+};
+
+static int other_base(const struct began *b)
+{
+	bool id = b->hex[0] && !strchr(b->rec->base_name, '@');
+
+	return diag_set(
+		b->diag, -EEXIST,
+		"environment \"%s\" exists and has the base %s%s%.16s, not %.80s; use another --env, "
+		"or remove it: rattan env rm %s",
+		b->rec->name, b->rec->base_name, id ? "@" : "", id ? b->hex : "", b->base,
+		b->rec->name);
+}
+
+/* What the name means today is there: 1 when it began on that. */
+static int began_on(struct store *s, const struct began *b, store_layer want)
+{
+	struct digest theirs;
+	char hex[DIGEST_LEN * 2 + 1];
+	bool passed, own;
+	int r = content_of(s, b->rec->base, want, &theirs, &own);
+
+	if (own)
+		return 1;
+	if (r == 0 || r == -ENOENT)
+		r = content_of(s, want, 0, &theirs, &passed);
+	if (r == -ENOENT) /* it is the host */
+		return 0;
+	if (r < 0)
+		return diag_set(b->diag, r, "cannot read the base %s: %s", b->base, err_text(r));
+	digest_hex(&theirs, hex);
+	return !strcmp(hex, b->hex);
+}
+
+static int base_named(struct store *s, const struct began *b, struct diag *note)
+{
+	const char *at = strchr(b->base, '@'), *name = b->rec->name;
+	bool named = same_name(b->base, b->rec->base_name);
+	struct diag why = {0};
+	store_layer want;
+	int r;
+
+	/* It began on what is meant, whatever the name means today. */
+	if (named && at && strlen(at + 1) >= 8 && !strncmp(b->hex, at + 1, strlen(at + 1)))
+		return 0;
+	if (!strcmp(b->base, "host"))
+		return named ? 0 : other_base(b);
+	r = base_layer(s, b->base, false, &why, &want);
+	if (r == -ENOENT && named && !at) {
+		(void)diag_set(note, 0,
+			       "environment \"%s\" stays on the base %s, which has been removed",
+			       name, b->base);
+		return 0;
+	}
+	/* The name means other content than that: nobody gets it. */
+	if (r == -EEXIST)
+		return other_base(b);
+	if (r < 0)
+		return diag_set(b->diag, r, "%s", *why.text ? why.text : err_text(r));
+	r = began_on(s, b, want);
+	if (r)
+		return r < 0 ? r : 0;
+	if (!named || at)
+		return other_base(b);
+	(void)diag_set(
+		note, 0,
+		"environment \"%s\" stays on the older content of the base %s (%.16s); another "
+		"--env begins on the newer",
+		name, b->base, b->hex);
+	return 0;
+}
+
+int env_base_check(struct store *s, const struct store_env *rec, const char *base,
+		   struct diag *diag, struct diag *note)
+{
+	struct began b = {.rec = rec, .base = base, .diag = diag};
+	struct digest id;
+	bool passed;
+	int r = content_of(s, rec->base, 0, &id, &passed);
+
+	if (r < 0 && r != -ENOENT)
+		return diag_set(diag, r, "cannot read the base of environment \"%s\": %s",
+				rec->name, err_text(r));
+	if (r == 0)
+		digest_hex(&id, b.hex);
+	return base_named(s, &b, note);
+}
+
+/* ---- making one ---- */
 
 static int add_overlay(struct store *s, const char *host, const char *mount, struct diag *diag,
 		       store_layer *layer)
@@ -362,7 +495,7 @@ int env_create(struct store *s, const struct env_opts *o, struct diag *diag, str
 	const char *base = o->base ? o->base : "host";
 	char shown[65];
 	store_layer layer;
-	int r = base_layer(s, base, diag, &layer);
+	int r = base_layer(s, base, true, diag, &layer);
 
 	for (size_t i = 0; r == 0 && o->overlays && o->overlays[i] && o->overlays[i + 1]; i += 2)
 		r = add_overlay(s, o->overlays[i], o->overlays[i + 1], diag, &layer);

@@ -153,6 +153,40 @@ r = rt("run", "--base", "nobody", "-e", "e4", "--", "true")
 check(r.returncode != 0 and b"nobody" in r.stderr, "a base that is not there", r.stderr)
 says(0, "", "commit", "-e", "e1", "-m", "x")
 
+print("== an environment keeps the base that it has")
+two12 = two["id"][:12]
+for base in "two", f"two@{two12}", "e1:base", two["id"]:
+    r = says(0, "mine", "run", "--base", base, "-e", "e1", "--", "cat", "/workspace/f")
+    check(not r.stderr, f"{base} is what it has", r.stderr)
+for base in "one", "host", "two@00000000", f"one@{three['id'][:12]}", "e1:head":
+    r = says(4, 'environment "e1" exists and has the base two@' + two["id"][:16] + f", not {base}; use another --env, or remove it: rattan env rm e1",
+             "run", "--base", base, "-e", "e1", "--", "cat", "/workspace/f")
+    check(not r.stdout, "and nothing ran", r.stdout)
+    os.kill(json.loads(out("status", "-e", "e1", "--json"))["daemon_pid"], signal.SIGTERM)  # the same from one that begins
+    says(4, 'exists and has the base two@', "run", "--base", base, "-e", "e1", "--", "true")
+says(125, "no base \"nosuch\"", "run", "--base", "nosuch", "-e", "e1", "--", "true")
+says(0, "", "run", "-e", "onhost", "--base", "host", "--", "true")
+says(0, "", "run", "-e", "onhost", "--base", "host", "--", "true")
+says(4, 'environment "onhost" exists and has the base host, not two;', "run", "-e", "onhost", "--base", "two", "--", "true")
+calls = [{"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}},
+         {"method": "notifications/initialized"}, {"id": 2, "method": "tools/call", "params": {"name": "shell_run", "arguments": {"command": "true"}}}]
+calls = "".join(json.dumps({"jsonrpc": "2.0", **c}) + "\n" for c in calls)
+with subprocess.Popen([rattan, "serve", "--keep", "--base", "one", "-e", "e1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+    server.stdin.write(calls)
+    server.stdin.flush()
+    said = [server.stdout.readline() for _ in range(2)][1]
+    server.stdin.close()
+check("exists and has the base two@" in said, "the server's first call is told", said)
+imported("dir", "root", "moves")
+says(0, "", "run", "-e", "moved", "--base", "moves", "--", "cat", "/etc/motd")
+with open("root/etc/motd", "ab") as f:
+    f.write(b"newer\n")
+newer = imported("dir", "root", "moves", "--replace")
+r = says(0, "", "run", "-e", "moved", "--base", "moves", "--", "cat", "/etc/motd")
+check(b"stays on the older content of the base moves" in r.stderr and r.stderr.count(b"\n") == 1 and b"newer" not in r.stdout, "the name means newer content: said", r.stderr)
+says(4, f"not moves@{newer['id'][:12]}", "run", "-e", "moved", "--base", f"moves@{newer['id'][:12]}", "--", "true")
+says(0, "", "run", "-e", "moved", "--base", f"moves@{three['id'][:12]}", "--", "cat", "/etc/motd")
+
 print("== archives")
 subprocess.run(["tar", "--format=posix", "--sort=name", "-cf", "root.tar", "-C", "root", "."], check=True)
 subprocess.run("gzip -k root.tar; xz -kT1 -1 root.tar; zstd -qk root.tar || true; bzip2 -k root.tar", shell=True, check=True)

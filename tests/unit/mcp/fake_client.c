@@ -76,6 +76,12 @@ int client_ctl_get(struct client *c, struct diag *diag, struct ctl **ret)
 	return 0;
 }
 
+const char *ctl_opened_note(const struct ctl *c)
+{
+	(void)c;
+	return "";
+}
+
 void client_ctl_put(struct client *c, struct ctl *ctl, bool broken)
 {
 	(void)c;
