@@ -263,38 +263,104 @@ static int check_since(int base, const struct apply_job *j, struct diag *diag)
 	return r;
 }
 
+/* What both apply_look() and apply_run() begin with: @p is made. */
+struct beginning {
+	int base, root;
+	struct stat st;
+	struct expanded x;
+	struct apply_job all;
+	struct known *known;
+	struct plan p;
+};
+
+static int begin(const struct apply_job *j, struct beginning *b, struct diag *diag)
+{
+	int r = run_open(j->data_dir, true, diag, &b->base);
+
+	if (r == 0)
+		r = check_since(b->base, j, diag);
+	if (r == 0) {
+		b->root = run_pin(j->host, &b->st, diag);
+		r = b->root < 0 ? b->root : known_load(b->base, j->env, j->host, &b->known);
+	}
+	b->all = *j;
+	b->p = (struct plan){.j = &b->all, .root = b->root, .known = b->known};
+	if (r == 0 && !j->exact) {
+		r = expand(j, b->root, b->known, &b->x);
+		b->all.v = b->x.v;
+		b->all.n = b->x.n;
+	}
+	return r == 0 ? plan_make(&b->p, diag) : r;
+}
+
+static void begin_release(struct beginning *b)
+{
+	plan_release(&b->p);
+	known_free(b->known);
+	expand_release(&b->x);
+	cleanup_fdp(&b->root);
+	cleanup_fdp(&b->base);
+}
+#define BEGINNING                      \
+	{                              \
+		.base = -1, .root = -1 \
+	}
+
+void apply_looked_release(struct apply_looked *l)
+{
+	for (size_t i = 0; i < l->nowned; i++)
+		free(l->owned[i]);
+	free(l->owned);
+	free(l->v);
+	free(l->seen);
+	*l = (struct apply_looked){0};
+}
+
+int apply_look(const struct apply_job *j, struct diag *diag, struct apply_looked *ret)
+{
+	struct beginning b = BEGINNING;
+	int r = begin(j, &b, diag);
+
+	*ret = (struct apply_looked){0};
+	if (r == 0) {
+		ret->seen = calloc(b.p.n + 1, sizeof(*ret->seen));
+		r = ret->seen ? 0 : -ENOMEM;
+	}
+	for (size_t i = 0; r == 0 && i < b.p.n; i++) {
+		const struct decision *d = &b.p.v[i];
+		struct apply_seen *s = &ret->seen[i];
+
+		s->wanted = d->wanted;
+		s->verdict = d->verdict;
+		s->below = d->below;
+		s->isdir = d->c->kind != 'R' && d->is.there && S_ISDIR(d->is.mode);
+		memcpy(s->reason, d->reason, sizeof(s->reason));
+	}
+	if (r == 0) {
+		ret->v = b.x.v;
+		ret->n = b.x.n;
+		ret->owned = b.x.owned;
+		ret->nowned = b.x.nowned;
+		b.x = (struct expanded){0};
+	}
+	begin_release(&b);
+	return r < 0 ? diag_set(diag, r, "%s", err_text(r)) : 0;
+}
+
 int apply_run(const struct apply_job *j, const struct apply_calls *c, struct diag *diag,
 	      struct apply_sum *sum)
 {
-	cleanup_expanded struct expanded x = {0};
-	struct apply_job all = *j;
-	cleanup_plan struct plan p = {.j = &all};
-	struct known *known = NULL;
-	struct stat st;
-	cleanup_fd int base = -1, root = -1;
-	int r = run_open(j->data_dir, true, diag, &base);
+	struct beginning b = BEGINNING;
+	int r;
 
 	*sum = (struct apply_sum){0};
+	r = begin(j, &b, diag);
 	if (r == 0)
-		r = check_since(base, j, diag);
-	if (r == 0) {
-		root = run_pin(j->host, &st, diag);
-		r = root < 0 ? root : known_load(base, j->env, j->host, &known);
-	}
-	p.root = root;
-	p.known = known;
-	if (r == 0)
-		r = expand(j, root, known, &x);
-	all.v = x.v;
-	all.n = x.n;
-	if (r == 0)
-		r = plan_make(&p, diag);
-	if (r == 0)
-		say_all(c, &p, sum);
-	if (r == 0 && p.steps.n && !j->dry_run)
-		r = bring(c, &p, base, &st, diag, sum);
+		say_all(c, &b.p, sum);
+	if (r == 0 && b.p.steps.n && !j->dry_run)
+		r = bring(c, &b.p, b.base, &b.st, diag, sum);
 	if (r == 0 && !j->dry_run)
-		run_prune(base, j->env);
-	known_free(known);
+		run_prune(b.base, j->env);
+	begin_release(&b);
 	return r < 0 ? diag_set(diag, r, "%s", err_text(r)) : 0;
 }

@@ -92,7 +92,30 @@ struct apply_job {
 	const uint64_t *since;
 	bool dry_run;
 	bool force; /* conflicts as well */
+	/* @v is of apply_look(), and what is chosen of it is all that is done: nothing that it would need comes along. */
+	bool exact;
 };
+/*
+ * What apply_run() would do with @j, for who asks about each before: the list as it is done, directories that were made anew as what
+ * differs in them, and of each what would come of it. What is to be done is then chosen in @v, and done by a run with that list, which is @exact.
+ */
+struct apply_seen {
+	bool wanted; /* it was chosen, or what was chosen needs it */
+	enum apply_verdict verdict;
+	bool isdir;     /* what goes is a directory, */
+	uint64_t below; /* with as many things in it as go along */
+	char reason[240];
+};
+struct apply_looked {
+	struct apply_change *v; /* sorted by path; paths are owned, or those of the job's list */
+	struct apply_seen *seen;
+	size_t n;
+	char **owned;
+	size_t nowned;
+};
+int apply_look(const struct apply_job *j, struct diag *diag, struct apply_looked *ret) MUST_USE;
+void apply_looked_release(struct apply_looked *l);
+
 /* What a run that was killed left is put in order first. @sum counts also when nothing is done. After a failure
  * the directory is as it was, but for @sum->left; @diag says what failed, and not that nothing was done. */
 int apply_run(const struct apply_job *j, const struct apply_calls *c, struct diag *diag,

@@ -87,12 +87,13 @@ static bool want_more(const struct plan *p, struct decision *d)
 
 static void choose(struct plan *p)
 {
-	bool more = true;
+	bool more;
 
 	for (size_t i = 0; i < p->n; i++) {
 		p->v[i].wanted = p->v[i].asked = p->v[i].c->chosen;
 		trim(&p->v[i]);
 	}
+	more = !p->j->exact;
 	while (more) {
 		more = false;
 		for (size_t i = 0; i < p->n; i++)

@@ -29,6 +29,7 @@ static int look_at(struct look *l, int dir, const char *name, int state)
 	/* What goes elsewhere is looked at by itself. */
 	if (out && out->c->kind == 'R' && !out->copied)
 		return 1;
+	l->d->below++;
 	if (!(may & POLICY_MAY_WRITE)) {
 		plan_say(l->d, APPLY_REFUSED, "it holds %s, which the policy keeps", l->path);
 		return 0;

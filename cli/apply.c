@@ -118,6 +118,24 @@ static int tell_failed(int r, const struct diag *diag, const struct apply_sum *s
 			r == -ECANCELED ? "interrupted" : diag->text, host, more);
 }
 
+static struct apply_job job_of(struct applying *x, const struct apply_dir *d, int tree)
+{
+	return (struct apply_job){.data_dir = x->data_dir,
+				  .env = client_env(x->client),
+				  .host = d->host,
+				  .mount = d->mount,
+				  .tree = tree,
+				  .v = d->looked ? d->look.v : d->v,
+				  .n = d->looked ? d->look.n : d->n,
+				  .exact = d->looked,
+				  .elsewhere = (const char *const *)x->elsewhere,
+				  .nelsewhere = x->nelsewhere,
+				  .policy = x->policy,
+				  .since = &x->last,
+				  .dry_run = x->a->dry_run,
+				  .force = x->a->force};
+}
+
 static int apply_one(struct applying *x, struct apply_dir *d, int tree, const struct timespec *when,
 		     struct apply_sum *sum)
 {
@@ -126,24 +144,12 @@ static int apply_one(struct applying *x, struct apply_dir *d, int tree, const st
 					  .own = own,
 					  .settle = settle,
 					  .arg = x};
-	const struct apply_job job = {.data_dir = x->data_dir,
-				      .env = client_env(x->client),
-				      .host = d->host,
-				      .mount = d->mount,
-				      .tree = tree,
-				      .v = d->v,
-				      .n = d->n,
-				      .elsewhere = (const char *const *)x->elsewhere,
-				      .nelsewhere = x->nelsewhere,
-				      .policy = x->policy,
-				      .when = *when,
-				      .since = &x->last,
-				      .dry_run = x->a->dry_run,
-				      .force = x->a->force};
+	struct apply_job job = job_of(x, d, tree);
 	struct apply_sum one;
 	struct diag diag = {0};
 	int r, told;
 
+	job.when = *when;
 	x->dir = d;
 	told = cJSON_GetArraySize(x->json);
 	r = apply_run(&job, &calls, &diag, &one);
@@ -167,17 +173,68 @@ static int open_tree(struct applying *x, const struct apply_dir *d, int *ret)
 	return -1;
 }
 
-static int ask_all(struct applying *x)
+/* What cannot be done is said before anything is asked, and is no question. */
+static void say_left(struct applying *x, struct apply_dir *d, struct apply_sum *sum)
 {
+	x->dir = d;
+	for (size_t i = 0; i < d->look.n; i++) {
+		const struct apply_seen *s = &d->look.seen[i];
+		struct apply_change *c = &d->look.v[i];
+		const struct apply_line l = {.verdict = s->verdict,
+					     .kind = c->kind,
+					     .what = c->what,
+					     .path = c->path,
+					     .old = c->kind == 'R' ? c->old : NULL,
+					     .reason = s->reason};
+
+		c->chosen = s->wanted;
+		if (!s->wanted || (s->verdict != APPLY_CONFLICT && s->verdict != APPLY_REFUSED))
+			continue;
+		c->chosen = false;
+		sum->conflicts += s->verdict == APPLY_CONFLICT;
+		sum->refused += s->verdict == APPLY_REFUSED;
+		apply_line(x, &l);
+	}
+}
+
+static int ask_dir(struct applying *x, struct apply_dir *d, int tree, struct apply_sum *sum)
+{
+	const struct apply_job job = job_of(x, d, tree);
+	struct diag diag = {0};
+	int r = apply_look(&job, &diag, &d->look);
+
+	if (r < 0)
+		return cli_fail_errno(r, &diag, "nothing was applied");
+	d->looked = true;
+	say_left(x, d, sum);
+	return apply_ask(d, tree, &x->asked);
+}
+
+/* Nothing has begun, so that nothing has to be ended. */
+static void on_stop(int sig)
+{
+	static const char text[] = "\nrattan: interrupted; nothing was applied\n";
+
+	(void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+	_exit(128 + sig);
+}
+
+static int ask_all(struct applying *x, struct apply_sum *sum)
+{
+	const struct sigaction stop = {.sa_handler = on_stop};
+	struct sigaction old;
 	int code = -1;
+
+	(void)sigaction(SIGINT, &stop, &old);
 
 	for (size_t i = 0; code < 0 && i < x->n; i++) {
 		cleanup_fd int tree = -1;
 
 		code = open_tree(x, &x->v[i], &tree);
 		if (code < 0)
-			code = apply_ask(&x->v[i], tree);
+			code = ask_dir(x, &x->v[i], tree, sum);
 	}
+	(void)sigaction(SIGINT, &old, NULL);
 	return code;
 }
 
@@ -231,6 +288,8 @@ static int tell_end(const struct applying *x, const struct apply_sum *sum)
 	(void)fflush(stdout);
 	if (sum->id)
 		tell_applied(x, sum);
+	else if (!sum->done && x->asked)
+		fprintf(stderr, "rattan: nothing was applied\n");
 	else if (!sum->done && !sum->conflicts && !sum->refused)
 		fprintf(stderr, "rattan: nothing to apply: the host has all of it\n");
 	if (sum->refused)
@@ -261,7 +320,7 @@ static int apply_with(struct applying *x)
 	if (code < 0)
 		code = attach(x);
 	if (code < 0 && x->a->patch)
-		code = ask_all(x);
+		code = ask_all(x, &sum);
 	if (code < 0 && x->a->json)
 		x->json = cJSON_CreateArray();
 	if (code < 0)

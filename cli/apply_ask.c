@@ -277,7 +277,8 @@ struct text {
 };
 
 struct texts {
-	struct apply_dir *d;
+	struct apply_looked *l;
+	bool *asked;
 	int host, tree;
 	struct text *v;
 	size_t n,
@@ -376,10 +377,10 @@ static int texts_load(struct texts *t, size_t from)
 
 	texts_clear(t);
 	for (t->next = from;
-	     r == 0 && t->next < t->d->n && t->n < t->max && !diff_room_full(&t->room, 0);
+	     r == 0 && t->next < t->l->n && t->n < t->max && !diff_room_full(&t->room, 0);
 	     t->next++)
-		if (has_hunks(&t->d->v[t->next]))
-			r = texts_add(t, &t->d->v[t->next]);
+		if (has_hunks(&t->l->v[t->next]))
+			r = texts_add(t, &t->l->v[t->next]);
 	t->max = t->max * 4 < t->room.max ? t->max * 4 : t->room.max;
 	return r < 0 ? r : compare(t);
 }
@@ -448,8 +449,9 @@ static int ask_text(struct text *x, enum answer *ret)
 	return taken ? choose_bytes(x, &h, taken) : 0;
 }
 
-static enum answer ask_whole(struct apply_change *c)
+static enum answer ask_whole(struct apply_change *c, const struct apply_seen *seen)
 {
+	char what[64];
 	enum answer a;
 
 	printf("%c ", c->kind);
@@ -458,6 +460,11 @@ static enum answer ask_whole(struct apply_change *c)
 		printf(" -> ");
 	}
 	cli_put(stdout, *c->path ? c->path : ".");
+	printf("%s", apply_what_text(c->what, c->kind, what));
+	if (seen->isdir && (c->kind == 'D' || c->kind == 'T'))
+		printf(seen->below ? "  (with all that is in the directory: %llu)"
+				   : "  (an empty directory)",
+		       (unsigned long long)seen->below);
 	printf("\n");
 	a = ask("change", false, false);
 	c->chosen = a == YES;
@@ -466,18 +473,101 @@ static enum answer ask_whole(struct apply_change *c)
 
 static int ask_one(struct texts *t, size_t i, size_t *at, enum answer *ret)
 {
-	struct apply_change *c = &t->d->v[i];
+	struct apply_change *c = &t->l->v[i];
 	int r = 1;
 
 	if (has_hunks(c) && i >= t->next) {
 		r = texts_load(t, i);
 		*at = 0;
 	}
-	if (r >= 0 && has_hunks(c))
+	while (*at < t->n && t->v[*at].c != c)
+		++*at;
+	if (r >= 0 && has_hunks(c) && *at < t->n)
 		r = ask_text(&t->v[(*at)++], ret);
 	if (r == 1)
-		*ret = ask_whole(c);
+		*ret = ask_whole(c, &t->l->seen[i]);
 	return r < 0 ? r : 0;
+}
+
+/* ---- which are questions ---- */
+
+static int path_order(const void *key, const void *change)
+{
+	return strcmp(key, ((const struct apply_change *)change)->path);
+}
+
+/* What was answered of @path itself: of what goes there, or of what comes. */
+static bool is_old(const struct texts *t, const struct apply_change *c)
+{
+	return c->kind == 'D' || (c->kind == 'T' && t->l->seen[c - t->l->v].isdir);
+}
+
+static bool is_new(const struct apply_change *c)
+{
+	return c->kind == 'A' || (c->kind == 'T' && S_ISDIR(c->mode));
+}
+
+static bool answered(const struct texts *t, const char *path, bool old, bool yes)
+{
+	const struct apply_change *v = t->l->v, *end = v + t->l->n;
+	const struct apply_change *c = bsearch(path, v, t->l->n, sizeof(*v), path_order);
+
+	while (c && c > v && !strcmp(c[-1].path, path))
+		c--;
+	for (; c && c < end && !strcmp(c->path, path); c++)
+		if (t->l->seen[c - v].wanted && c->chosen == yes &&
+		    (old ? is_old(t, c) : is_new(c)))
+			return true;
+	return false;
+}
+
+/* Of a directory above @path; -ENOMEM. */
+static int answered_above(const struct texts *t, const char *path, bool old, bool yes)
+{
+	cleanup_free char *above = strdup(path);
+
+	if (!above)
+		return -ENOMEM;
+	for (char *slash; (slash = strrchr(above, '/'));) {
+		*slash = '\0';
+		if (answered(t, above, old, yes))
+			return 1;
+	}
+	return 0;
+}
+
+/* It goes with a directory that was said to go, or it has no place when what was declined is left alone: *ret, and 1. 0: it is a question. */
+static int settled(const struct texts *t, const struct apply_change *c, bool *ret)
+{
+	*ret = c->kind == 'D';
+	if (c->kind == 'D')
+		return answered_above(t, c->path, true, true);
+	if ((c->kind == 'A' || c->kind == 'R') && answered(t, c->path, true, false))
+		return 1;
+	return answered_above(t, c->path, false, false);
+}
+
+static int ask_this(struct texts *t, size_t i, size_t *at, bool *quit)
+{
+	struct apply_change *c = &t->l->v[i];
+	enum answer a = NO;
+	bool yes = false;
+	int r;
+
+	r = settled(t, c, &yes);
+	/* Times follow what they are of. */
+	if (r == 0 && (*quit || (c->kind == 'M' && !(c->what & ~(uint32_t)APPLY_TIMES)))) {
+		yes = false;
+		r = 1;
+	}
+	if (r == 1)
+		c->chosen = yes;
+	if (r != 0)
+		return r < 0 ? r : 0;
+	*t->asked = true;
+	r = ask_one(t, i, at, &a);
+	*quit = a == QUIT;
+	return r;
 }
 
 static int ask_each(struct texts *t)
@@ -485,30 +575,21 @@ static int ask_each(struct texts *t)
 	bool quit = false;
 	size_t at = 0;
 
-	for (size_t i = 0; i < t->d->n; i++) {
-		struct apply_change *c = &t->d->v[i];
-		enum answer a = NO;
-		int r;
+	for (size_t i = 0; i < t->l->n; i++) {
+		int r = t->l->v[i].chosen && t->l->seen[i].verdict == APPLY_DO
+				? ask_this(t, i, &at, &quit)
+				: 0;
 
-		if (!c->chosen)
-			continue;
-		/* Times follow what they are of. */
-		if (quit || (c->kind == 'M' && !(c->what & ~(uint32_t)APPLY_TIMES))) {
-			c->chosen = false;
-			continue;
-		}
-		r = ask_one(t, i, &at, &a);
 		if (r < 0)
-			return cli_fail_errno(r, NULL, c->path);
-		quit = a == QUIT;
+			return cli_fail_errno(r, NULL, t->l->v[i].path);
 	}
 	return -1;
 }
 
-int apply_ask(struct apply_dir *d, int tree)
+int apply_ask(struct apply_dir *d, int tree, bool *ret_asked)
 {
 	cleanup_fd int host = open(d->host, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct texts t = {.d = d, .host = host, .tree = tree, .max = 1};
+	struct texts t = {.l = &d->look, .asked = ret_asked, .host = host, .tree = tree, .max = 1};
 	int code;
 
 	if (host < 0)

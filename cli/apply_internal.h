@@ -14,6 +14,8 @@ struct apply_dir {
 	struct apply_change *v;
 	size_t n, cap;
 	bool applied; /* something of it was */
+	bool looked;
+	struct apply_looked look; /* of --patch: what is asked about, and done */
 };
 struct apply_args {
 	const char *env, *profile;
@@ -34,6 +36,7 @@ struct applying {
 	size_t nelsewhere, elsewhere_cap;
 	struct policy *policy;
 	char *data_dir;
+	bool asked;    /* somebody was, about something */
 	uint64_t last; /* the latest run before the changes were listed */
 	/* of what is under way */
 	const struct apply_dir *dir;
@@ -52,6 +55,8 @@ void applying_release(struct applying *x);
 /* For struct apply_calls; @x is the argument. */
 void apply_line(void *x, const struct apply_line *l);
 int apply_progress(void *x, const char *stage, uint64_t done, uint64_t total);
+/* What of it differs, in brackets, when it is not only the bytes. */
+const char *apply_what_text(uint32_t what, char kind, char ret[static 64]);
 /* In the JSON list: what is to be applied is, from line @from on. */
 void apply_json_done(struct applying *x, int from);
 /* Signals that end a program are held from here on, and looked for by apply_progress. */
@@ -68,5 +73,6 @@ int apply_pick(struct apply_dir *d, size_t n, char *const *paths, int npaths);
 
 /* ---- apply_ask.c: one change after another, hunk by hunk ---- */
 
-/* Asks about what is chosen of @d, whose tree is @tree. An exit code, or -1. */
-int apply_ask(struct apply_dir *d, int tree);
+/* Asks about what would be done of @d->look, and leaves chosen there what is to be. @tree: its directory there. *ret_asked becomes true
+ * when there was a question. An exit code, or -1. */
+int apply_ask(struct apply_dir *d, int tree, bool *ret_asked);

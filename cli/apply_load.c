@@ -10,9 +10,10 @@ void apply_dir_release(struct apply_dir *d)
 	for (size_t i = 0; i < d->n; i++) {
 		free(d->v[i].path);
 		free(d->v[i].old);
-		if (d->v[i].bytes_fd >= 0)
-			(void)close(d->v[i].bytes_fd);
 	}
+	for (size_t i = 0; i < d->look.n; i++)
+		cleanup_fdp(&d->look.v[i].bytes_fd);
+	apply_looked_release(&d->look);
 	free(d->v);
 	free(d->host);
 	free(d->mount);

@@ -6,7 +6,7 @@
 #include "base/io.h"
 #include "cli/apply_internal.h"
 
-static const char *what_text(uint32_t what, char kind, char ret[static 64])
+const char *apply_what_text(uint32_t what, char kind, char ret[static 64])
 {
 	static const char *const names[] = {"content", "mode", "owner", "attributes", "time"};
 	size_t n = 0;
@@ -78,7 +78,7 @@ void apply_line(void *arg, const struct apply_line *l)
 			printf(" -> ");
 		}
 		put_path(stdout, l->path);
-		printf("%s\n", what_text(l->what, l->kind, what));
+		printf("%s\n", apply_what_text(l->what, l->kind, what));
 		return;
 	}
 	(void)fflush(stdout);
