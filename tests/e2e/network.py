@@ -84,7 +84,7 @@ def agent_cases(net):
     conf.write_text(old)
     r = rattan("--allow-domain", "https://a.b", "--", "true")
     check(r.returncode == 2 and "--allow-domain" in r.stderr, "nor does the command line", r.stderr)
-    role = pathlib.Path(lib.rattan).parent.parent / "share/rattan/profiles/role-session.json"
+    role = pathlib.Path(lib.rattan).parent.parent / "share/doc/rattan/profiles/role-session.json"
     r = rattan("--profile", str(role), "--allow-domain", "r.org", "--", "true")
     check(r.returncode == 2 and "--allow-domain" in r.stderr, "a role has the host's network", r.stderr)
 

@@ -10,10 +10,12 @@ own_sources() {
 has_all() {
 	local f
 	for f in bin/rattan "$2"/rattan/rattan-{fs,net,stage3} lib/systemd/user/rattan-gc.{service,timer} share/bash-completion/completions/rattan \
-		share/zsh/*/_rattan share/fish/vendor_completions.d/rattan.fish share/rattan/profiles/agent.json 'share/doc/rattan/docs/tutorial.md*' \
+		share/zsh/*/_rattan share/fish/vendor_completions.d/rattan.fish share/doc/rattan/profiles/{agent,role-session,workspace}.json 'share/doc/rattan/docs/tutorial.md*' \
 		'share/man/man1/rattan.1*'; do
 		[ -s "$(echo "$1"/usr/$f)" ] || fail "the package has no $f"
 	done
+	# With a prefix of ~/.local that is where the data are.
+	[ ! -e "$1/usr/share/rattan" ] || fail "the package has files at share/rattan"
 	# Each command has its page.
 	same "$(cd "$1/usr/share/man/man1" && echo rattan-*.1* | sed 's/\.gz//g')" \
 		"$("$1/usr/bin/rattan" --help | sed -n '/^Exit/q; s/^  \([a-z][a-z]*\) .*/rattan-\1.1/p' | LC_ALL=C sort | xargs)" "the pages"
