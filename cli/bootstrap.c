@@ -139,6 +139,9 @@ static int run_step(struct boot *b, struct client *c, const struct boot_step *s,
 		argv[4 + i] = s->words[i];
 	spec.argv = argv;
 	spec.net_rules = s->online ? &b->net : NULL;
+	if (s->online && !b->told)
+		cli_net_tell_shut(&b->net);
+	b->told = b->told || s->online;
 	spec.stdin_fd = in_fd;
 	spec.spill_fd[0] = s->out_fd;
 	spec.spill_fd[1] = b->args->verbose ? STDERR_FILENO : -1;

@@ -40,6 +40,7 @@ struct boot {
 	char base[80];
 	unsigned nenvs;
 	int stopped; /* by this signal */
+	bool told;   /* what its network keeps closed */
 	bool has_base;
 	int data_fd, lock_fd; /* bootstrap_left.c's */
 	bool left;            /* something could not be removed: the next bootstrap tries again */

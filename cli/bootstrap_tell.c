@@ -75,8 +75,9 @@ int boot_tell_failed(const struct boot_step *s, struct client_run *cr, const str
 	cleanup_buf struct buf text = {0};
 	char why[128], part[200] = "";
 	char *rest = NULL;
+	bool refused;
 
-	run_tell_refused(cr, true, false);
+	refused = run_tell_refused(cr, true, false);
 	how(res, why, sizeof(why));
 	if (said(client_run_of(cr), &text) == 0)
 		rest = (char *)text.data;
@@ -95,6 +96,8 @@ int boot_tell_failed(const struct boot_step *s, struct client_run *cr, const str
 		"bootstrap: %s failed%s %s; %s. -v shows all that it says; nothing is left of "
 		"this bootstrap",
 		s->what, part, why,
-		s->remedy ? s->remedy : "is there room on the disk and in /var/tmp?");
+		refused     ? "the network refused what is said above"
+		: s->remedy ? s->remedy
+			    : "is there room on the disk and in /var/tmp?");
 	return CLI_FAILED;
 }

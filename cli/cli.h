@@ -230,6 +230,9 @@ struct cli_net_opts {
 int cli_net_rules(const struct cli_net_opts *o, const struct cli_config *c, struct diag *diag,
 		  struct net_rules *ret) MUST_USE;
 
+/* Before a command that gets @rules (NULL: none): what they allow in vain. */
+void cli_net_tell_shut(const struct net_rules *rules);
+
 struct cli_view_opts {
 	struct cli_net_opts net;
 	const char *env, *base;

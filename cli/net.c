@@ -1,4 +1,5 @@
 /* The rules on a network: the settings' and the command line's. */
+#include "base/buf.h"
 #include "cli/cli.h"
 
 static int add_all(struct net_rules *r, const struct cli_list *l,
@@ -24,4 +25,12 @@ int cli_net_rules(const struct cli_net_opts *o, const struct cli_config *c, stru
 		r = add_all(ret, &o->deny, net_deny, "deny-domain", diag);
 	ret->local = ret->local || o->local;
 	return r;
+}
+
+void cli_net_tell_shut(const struct net_rules *rules)
+{
+	cleanup_buf struct buf text = {0};
+
+	if (rules && net_rules_shut(rules, &text) == 0 && text.len)
+		fprintf(stderr, "rattan: %s\n", (const char *)text.data);
 }

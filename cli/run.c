@@ -242,6 +242,7 @@ static int run_it(const struct run_args *a, const struct run_plan *p, struct cli
 	*ret_code = run_profile_spec(a, p, &spec);
 	if (*ret_code >= 0)
 		return -ECANCELED;
+	cli_net_tell_shut(spec.net_rules);
 	r = terminal_open(&term);
 	if (r < 0) {
 		*ret_code = cli_fail_errno(
@@ -263,7 +264,7 @@ static int run_it(const struct run_args *a, const struct run_plan *p, struct cli
 	}
 	r = terminal_wait(term, client_run_of(cr), GRACE_MS, &res, &sig);
 	if (r >= 0)
-		run_tell_refused(cr, res.code != 0, a->verbose);
+		(void)run_tell_refused(cr, res.code != 0, a->verbose);
 	if (a->provision)
 		kept = keep(cr, r >= 0 && !sig && res.state == RUN_EXITED && !res.code &&
 					!res.timed_out);

@@ -41,8 +41,9 @@ int run_profile_spec(const struct run_args *a, const struct run_plan *p, struct 
 /* The whole of a command that runs one; an exit code. @interactive: it is a shell, and none is given. */
 int run_main(const struct cli_command *cmd, int argc, char **argv, bool interactive);
 
-/* run_tell.c: after the command. What it was refused when it @failed, and of its network with @all everything. */
-void run_tell_refused(struct client_run *cr, bool failed, bool all);
+/* run_tell.c: after the command. What it was refused when it @failed, and of its network with @all everything. true: the network
+ * refused something. */
+bool run_tell_refused(struct client_run *cr, bool failed, bool all);
 /* What it has changed since the tree was at @token_before, and what can be done about it. */
 void run_tell_changes(struct ctl *ctl, const char *env, uint64_t token_before);
 /* That it ran in @env, which nobody named, when the other commands would find another one from here. */

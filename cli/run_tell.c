@@ -43,15 +43,17 @@ static void say_asked(const struct run_asked *a)
 }
 
 /* What the network was asked for: what was refused when the command failed, and with @all everything. */
-static void say_network(struct run *run, bool failed, bool all)
+static bool say_network(struct run *run, bool failed, bool all)
 {
 	struct run_asked *v = NULL;
 	size_t n, shown = 0;
 	uint64_t total;
+	bool refused = false;
 
 	if (run_asked(run, &v, &n, &total) < 0)
-		return;
+		return false;
 	for (size_t i = 0; i < n; i++) {
+		refused = refused || net_verdict_refused(v[i].verdict);
 		if (v[i].verdict == NET_OK) {
 			if (all)
 				fprintf(stderr, "rattan: network: %s:%u, %llu times\n", v[i].host,
@@ -64,13 +66,14 @@ static void say_network(struct run *run, bool failed, bool all)
 		fprintf(stderr, "rattan: and %zu more on the network; -v shows all\n",
 			shown - DENIALS_SHOWN);
 	free(v);
+	return refused;
 }
 
-void run_tell_refused(struct client_run *cr, bool failed, bool all)
+bool run_tell_refused(struct client_run *cr, bool failed, bool all)
 {
 	if (failed)
 		say_denials(cr);
-	say_network(client_run_of(cr), failed, all);
+	return say_network(client_run_of(cr), failed, all);
 }
 
 void run_tell_changes(struct ctl *ctl, const char *env, uint64_t token_before)

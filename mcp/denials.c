@@ -58,7 +58,9 @@ static int put_network(struct buf *out, const struct changes *ch)
 		shown++;
 		r = put_one(out, &ch->asked[i]);
 	}
-	return !r && left ? buf_printf(out, "[and %zu more on the network]\n", left) : r;
+	if (!r && left)
+		r = buf_printf(out, "[and %zu more on the network]\n", left);
+	return !r && ch->shut && *ch->shut ? buf_printf(out, "[%s]\n", ch->shut) : r;
 }
 
 int denials_put(struct buf *out, const struct job_info *in, const struct changes *ch)

@@ -44,6 +44,7 @@ static void job_free(struct job *j)
 	free(j->command);
 	free(j->cwd);
 	free(j->env);
+	buf_release(&j->shut);
 	free(j);
 }
 
@@ -156,6 +157,8 @@ static int job_new(struct jobs *js, const struct run_spec *spec, const char *com
 	j->client = c;
 	if (!j->command || !j->cwd || !j->env)
 		r = -ENOMEM;
+	if (!r && spec->net_rules)
+		r = net_rules_shut(spec->net_rules, &j->shut);
 	for (int i = 0; !r && i < (j->separate ? 2 : 1); i++) {
 		j->spill_fd[i] = open_spill();
 		if (j->spill_fd[i] < 0)

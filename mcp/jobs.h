@@ -96,6 +96,8 @@ int job_open_output(struct job *j, int stream, int *ret_fd) MUST_USE;
 /* For session_changes: what changed since it was started. */
 uint64_t job_token(const struct job *j);
 uint64_t job_denied(const struct job *j); /* for client_denials */
+/* What its network keeps closed although it is allowed, as net_rules_shut has it. */
+const char *job_shut(const struct job *j);
 /* As run_asked, also when it has ended. */
 int job_asked(struct job *j, struct run_asked **ret, size_t *ret_n, uint64_t *ret_total) MUST_USE;
 uint64_t job_size(struct job *j, int stream);

@@ -12,6 +12,7 @@ struct job {
 	char id[JOB_ID_MAX];
 	char *command, *cwd;
 	char *env;
+	struct buf shut; /* of net_rules_shut; constant */
 	struct client *client;
 	bool separate, input;
 	bool background; /* of the thread that runs it */

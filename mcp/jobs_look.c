@@ -58,6 +58,11 @@ uint64_t job_denied(const struct job *j)
 	return j->denied;
 }
 
+const char *job_shut(const struct job *j)
+{
+	return j->shut.len ? (const char *)j->shut.data : "";
+}
+
 int job_asked(struct job *j, struct run_asked **ret, size_t *ret_n, uint64_t *ret_total)
 {
 	int r = 0;

@@ -28,6 +28,7 @@ struct changes {
 	struct run_asked *asked; /* of a network with rules */
 	size_t nasked;
 	uint64_t asked_total;
+	const char *shut; /* job_shut, lent; NULL: none */
 };
 void changes_release(struct changes *c);
 int changes_add(void *arg, const char *path, char what);

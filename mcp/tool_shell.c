@@ -31,6 +31,7 @@ static void look_at_changes(struct client *c, struct job *j, struct changes *ch)
 	/* Of an earlier mount nothing is known. */
 	(void)!client_denials(c, job_denied(j), DENIALS_KEPT, &ch->denied);
 	(void)!job_asked(j, &ch->asked, &ch->nasked, &ch->asked_total);
+	ch->shut = job_shut(j);
 }
 
 /* ---- waiting ---- */

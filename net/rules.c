@@ -1,5 +1,6 @@
 #include "net/rules.h"
 
+#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -277,6 +278,47 @@ int net_verdict_remedy(enum net_verdict v, const char *host, struct buf *ret)
 	case NET_TOO_LONG:
 	case NET_VERDICT_COUNT:
 		break;
+	}
+	return 0;
+}
+
+static enum net_reach reach(const struct net_host *h)
+{
+	struct sockaddr_in in = {.sin_family = AF_INET};
+
+	if (!net_host_is_local(h))
+		return NET_PUBLIC;
+	if (h->kind != NET_HOST_IPV4 || inet_pton(AF_INET, h->text, &in.sin_addr) != 1)
+		return NET_LOOPBACK;
+	return net_addr_reach((const struct sockaddr *)&in);
+}
+
+int net_rules_shut(const struct net_rules *r, struct buf *ret)
+{
+	for (size_t i = 0; i < r->allow.n; i++) {
+		const char *p = r->allow.v[i];
+		struct net_host h;
+
+		if (net_host_parse(p + wildcard(p), strlen(p + wildcard(p)), &h) < 0)
+			continue;
+		switch (reach(&h)) {
+		case NET_PUBLIC:
+			break;
+		case NET_LOOPBACK:
+			if (r->local)
+				break;
+			return buf_printf(
+				ret,
+				"%s is allowed, but this machine's own addresses need "
+				"--allow-local-binding as well: without it a command finds "
+				"the sandbox's own there",
+				p);
+		case NET_PRIVATE:
+			return buf_printf(ret,
+					  "%s is allowed, but is of a network that is not public, "
+					  "which stays closed",
+					  p);
+		}
 	}
 	return 0;
 }

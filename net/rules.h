@@ -66,6 +66,10 @@ bool net_verdict_refused(enum net_verdict v);
 const char *net_verdict_text(enum net_verdict v);
 int net_verdict_remedy(enum net_verdict v, const char *host, struct buf *ret) MUST_USE;
 
+/* What is allowed and is closed all the same, being local or private; a sentence without its end, or "". Programs try such a
+ * host without the proxy (NO_PROXY), which then has no verdict to give. */
+int net_rules_shut(const struct net_rules *r, struct buf *ret) MUST_USE;
+
 /* For the proxy: bytes that net_rules_decode reads, and judges as net_allow does. -EBADMSG. */
 int net_rules_encode(const struct net_rules *r, struct buf *ret) MUST_USE;
 int net_rules_decode(const void *p, size_t n, struct net_rules *ret) MUST_USE;

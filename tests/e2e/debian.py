@@ -49,6 +49,9 @@ for t in ("mmdebstrap", "debootstrap"):
     for more in (["--allow-local-binding"], []):
         said = "fetching and unpacking failed" if t in TOOLS else f"there is no {t} on this host; install the package {t}"
         says(1, said, "bootstrap", "debian", "x", "sid", "--mirror", "http://localhost:9", "--tool", t, *more)
+    if t in TOOLS:
+        says(1, "localhost is allowed, but this machine's own addresses need --allow-local-binding", "bootstrap", "debian", "x", "sid", "--mirror", "http://localhost:9", "--tool", t)
+        says(1, "the network refused what is said above", "bootstrap", "debian", "x", "sid", "--mirror", "http://10.1.2.3", "--tool", t)
 nothing_left([])
 if not TOOLS:
     says(1, "no mmdebstrap and no debootstrap on this host", "bootstrap", "debian", "x", "sid", "--mirror", "http://localhost:9", "--allow-local-binding")

@@ -205,10 +205,19 @@ def local_cases(net):
     before = len(net.asked)
     r = sh("curl -sS http://lo.r.org/; curl -sS http://localhost/; curl -sS --noproxy '' http://localhost/; exit 1", allow=["**.r.org", "localhost"])
     check("hello" not in r.stdout and len(net.asked) == before, "the host's loopback is closed", r.stdout + r.stderr)
+    check("localhost is allowed, but this machine's own addresses need --allow-local-binding" in r.stderr, "and that is said", r.stderr)
+    r = sh("curl -sS http://10.1.2.3/", allow=["10.1.2.3"])
+    check("10.1.2.3 is allowed, but is of a network that is not public" in r.stderr, "as of what is private", r.stderr)
+    s = rawclient.Server("serve", "--allow-domain", "127.0.0.1", rattan=lib.rattan)
+    t = s.call("shell_run", command="curl -sS http://127.0.0.1:9/")
+    check("[127.0.0.1 is allowed, but this machine's own addresses need --allow-local-binding" in t, "a server's command that fails says so", t)
+    check("is allowed, but" not in s.call("shell_run", command="true"), "one that does well does not")
+    s.close()
     r = sh("curl -sS http://lo.r.org/; curl -sS http://localhost/; curl -sS http://ten.r.org/; curl -sS http://meta.r.org/; curl -sS http://127.0.0.1/; exit 1",
            "--allow-local-binding", allow=["**.r.org", "localhost"])
     check(r.stdout.count("hello from 127.0.0.1") == 2 and r.stdout.count("not public") == 2 and "no rule allows this host" in r.stdout,
           "and open when it is asked for, for names that are allowed; nothing else that is private is", r.stdout + r.stderr)
+    check("is allowed, but" not in r.stderr, "then there is nothing to say", r.stderr)
 
 
 def name_cases(net):

@@ -322,8 +322,38 @@ static void test_words(void)
 	ok(net_verdict_refused(NET_NO_RULE) && !net_verdict_refused(NET_UNRESOLVED), "refused");
 }
 
+/* What is allowed in vain: nothing of it comes to the proxy, which could say so. */
+static void test_shut(void)
+{
+	static const struct {
+		const char *pattern, *closed, *open;
+	} rows[] = {
+		{"a.org", "", ""},
+		{"8.8.8.8", "", ""},
+		{"localhost", "--allow-local-binding", ""},
+		{"x.localhost", "--allow-local-binding", ""},
+		{"127.0.0.2", "--allow-local-binding", ""},
+		{"10.0.0.1", "stays closed", "stays closed"},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+		for (int local = 0; local < 2; local++) {
+			cleanup_net_rules struct net_rules r = {.local = local};
+			cleanup_buf struct buf b = {0};
+			const char *want = local ? rows[i].open : rows[i].closed, *got;
+
+			if (net_allow(&r, "b.org", NULL) < 0 ||
+			    net_allow(&r, rows[i].pattern, NULL) < 0 || net_rules_shut(&r, &b) < 0)
+				tap_fatal("memory");
+			got = b.len ? (const char *)b.data : "";
+			ok(*want ? strstr(got, want) && strstr(got, rows[i].pattern) : !*got,
+			   "%s: '%s'", rows[i].pattern, got);
+		}
+}
+
 int main(void)
 {
+	test_shut();
 	test_table();
 	test_refused();
 	test_order();
