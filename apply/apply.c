@@ -22,7 +22,8 @@ static void say(const struct apply_calls *c, const struct decision *d, struct ap
 				     .what = d->c->what,
 				     .path = d->c->path,
 				     .old = d->c->kind == 'R' ? d->c->old : NULL,
-				     .reason = d->reason};
+				     .reason = d->reason,
+				     .closed = d->closed};
 
 	if (d->verdict == APPLY_NOTHING && !*d->reason) /* times alone, which are nobody's */
 		return;
@@ -334,6 +335,7 @@ int apply_look(const struct apply_job *j, struct diag *diag, struct apply_looked
 		s->verdict = d->verdict;
 		s->below = d->below;
 		s->isdir = d->c->kind != 'R' && d->is.there && S_ISDIR(d->is.mode);
+		s->closed = d->closed;
 		memcpy(s->reason, d->reason, sizeof(s->reason));
 	}
 	if (r == 0) {

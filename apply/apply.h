@@ -52,6 +52,8 @@ struct apply_line {
 	uint32_t what;
 	const char *path, *old; /* NULL: none */
 	const char *reason;     /* "" of APPLY_DO */
+	/* Of APPLY_REFUSED: the beginning of @path that is the place which the policy closes, with all below; 0: it is another reason. */
+	size_t closed;
 };
 struct apply_sum {
 	uint64_t done, conflicts, refused;
@@ -105,6 +107,7 @@ struct apply_seen {
 	bool isdir;     /* what goes is a directory, */
 	uint64_t below; /* with as many things in it as go along */
 	char reason[240];
+	size_t closed; /* as of struct apply_line */
 };
 struct apply_looked {
 	struct apply_change *v; /* sorted by path; paths are owned, or those of the job's list */

@@ -18,6 +18,7 @@ struct decision {
 	const char *place; /* where that is; NULL: in a directory that is new */
 	char *place_buf;   /* owned */
 	uint32_t slot;
+	size_t closed;  /* of the path: see struct apply_line */
 	uint64_t below; /* things in the host's directory that goes */
 };
 struct plan {

@@ -21,18 +21,40 @@ int plan_state(struct plan *p, const char *path)
 	return state;
 }
 
+/* How much of @path is the first place on the way that may not be written to. */
+static size_t closed_at(struct plan *p, const char *path)
+{
+	struct policy *policy = p->j->policy;
+	int state = plan_state(p, "");
+	const char *at = path, *name;
+	size_t len;
+
+	while (policy_component(&at, &name, &len)) {
+		state = policy_child(policy, state, name, len);
+		if (!(policy_may(policy, state) & POLICY_MAY_WRITE))
+			return (size_t)(name + len - path);
+	}
+	return 0;
+}
+
 static int refused(struct plan *p, struct decision *d, const char *path)
 {
 	char full[8192];
 	struct policy_why why;
 	struct buf text = {.max = 160};
 
+	/* The time of a directory in which something is kept back is not worth a word. */
+	if (d->c->kind == 'M' && d->c->what == APPLY_TIMES) {
+		plan_say(d, APPLY_NOTHING, "%s", "");
+		return 0;
+	}
 	(void)snprintf(full, sizeof(full), "%s/%s", p->j->mount, path);
 	if (policy_explain(p->j->policy, full, &why) < 0 ||
 	    policy_why_text(p->j->policy, &why, &text) < 0)
 		buf_clear(&text);
 	plan_say(d, APPLY_REFUSED, "the policy says no%s%s", text.len ? ": " : "",
 		 text.len ? (const char *)text.data : "");
+	d->closed = strcmp(path, d->c->path) == 0 ? closed_at(p, path) : 0;
 	buf_release(&text);
 	return 0;
 }

@@ -154,6 +154,7 @@ static int apply_one(struct applying *x, struct apply_dir *d, int tree, const st
 	told = cJSON_GetArraySize(x->json);
 	r = apply_run(&job, &calls, &diag, &one);
 	cli_bar_clear(&x->bar);
+	apply_tell_closed(x);
 	if (r < 0)
 		return tell_failed(r, &diag, &one, d->host);
 	d->applied = one.id != 0;
@@ -185,7 +186,8 @@ static void say_left(struct applying *x, struct apply_dir *d, struct apply_sum *
 					     .what = c->what,
 					     .path = c->path,
 					     .old = c->kind == 'R' ? c->old : NULL,
-					     .reason = s->reason};
+					     .reason = s->reason,
+					     .closed = s->closed};
 
 		c->chosen = s->wanted;
 		if (!s->wanted || (s->verdict != APPLY_CONFLICT && s->verdict != APPLY_REFUSED))
@@ -195,6 +197,7 @@ static void say_left(struct applying *x, struct apply_dir *d, struct apply_sum *
 		sum->refused += s->verdict == APPLY_REFUSED;
 		apply_line(x, &l);
 	}
+	apply_tell_closed(x);
 }
 
 static int ask_dir(struct applying *x, struct apply_dir *d, int tree, struct apply_sum *sum)
@@ -294,6 +297,14 @@ static int tell_end(const struct applying *x, const struct apply_sum *sum)
 		fprintf(stderr, "rattan: nothing to apply: the host has all of it\n");
 	if (sum->refused)
 		fprintf(stderr, "rattan: %llu kept back\n", (unsigned long long)sum->refused);
+	if (x->git) {
+		fprintf(stderr,
+			"rattan: git's commits are pulled:  rattan commit -e %s -m TEXT; rattan mount head "
+			"DIR -e %s; git pull DIR",
+			env, env);
+		cli_put(stderr, x->git);
+		fputc('\n', stderr);
+	}
 	if (sum->conflicts)
 		fprintf(stderr,
 			"rattan: %llu in conflict were left alone; to apply one all the same:  rattan "

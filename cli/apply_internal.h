@@ -24,6 +24,12 @@ struct apply_args {
 	int npaths;
 };
 
+struct apply_closed {
+	const struct apply_dir *dir;
+	char *place, *path, *reason; /* owned; @path: of the first change */
+	uint64_t n;
+};
+
 struct applying {
 	const struct apply_args *a;
 	struct client *client;
@@ -44,6 +50,9 @@ struct applying {
 	sigset_t stops;
 	long long began;
 	cJSON *json;
+	struct apply_closed *closed; /* what the policy keeps, by place */
+	size_t nclosed;
+	char *git; /* owned: where the tree has the first repository whose data is among it; NULL: none */
 	struct buf back, stays; /* of unapply: directories, each with its end */
 };
 
@@ -59,6 +68,8 @@ int apply_progress(void *x, const char *stage, uint64_t done, uint64_t total);
 const char *apply_what_text(uint32_t what, char kind, char ret[static 64]);
 /* In the JSON list: what is to be applied is, from line @from on. */
 void apply_json_done(struct applying *x, int from);
+/* What apply_line() was told of places that the policy closes, and has counted so far. */
+void apply_tell_closed(struct applying *x);
 /* Signals that end a program are held from here on, and looked for by apply_progress. */
 void apply_begin(struct applying *x, sigset_t *ret_old);
 

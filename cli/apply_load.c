@@ -32,6 +32,13 @@ void applying_release(struct applying *x)
 	for (size_t i = 0; i < x->nelsewhere; i++)
 		free(x->elsewhere[i]);
 	free(x->elsewhere);
+	for (size_t i = 0; i < x->nclosed; i++) {
+		free(x->closed[i].place);
+		free(x->closed[i].path);
+		free(x->closed[i].reason);
+	}
+	free(x->closed);
+	free(x->git);
 	policy_free(x->policy);
 	free(x->data_dir);
 	buf_release(&x->back);

@@ -61,6 +61,74 @@ void apply_json_done(struct applying *x, int from)
 	}
 }
 
+/* ---- what the policy keeps: one line for all that is in one place ---- */
+
+/* Without memory it is not told of. */
+static void see_git(struct applying *x, const char *place)
+{
+	const char *slash = strrchr(place, '/');
+
+	if (x->git || !x->dir || strcasecmp(slash ? slash + 1 : place, ".git") != 0)
+		return;
+	if (asprintf(&x->git, "%s%s%.*s", x->dir->mount, slash ? "/" : "",
+		     slash ? (int)(slash - place) : 0, place) < 0)
+		x->git = NULL;
+}
+
+/* False without memory: it gets a line of its own. */
+static bool count_closed(struct applying *x, const struct apply_line *l)
+{
+	struct apply_closed *c = x->nclosed ? &x->closed[x->nclosed - 1] : NULL, *more;
+
+	for (size_t i = 0; i < x->nclosed; i++) {
+		c = &x->closed[i];
+		if (c->dir == x->dir && strlen(c->place) == l->closed &&
+		    !strncmp(c->place, l->path, l->closed)) {
+			c->n++;
+			return true;
+		}
+	}
+	more = reallocarray(x->closed, x->nclosed + 1, sizeof(*more));
+	if (!more)
+		return false;
+	x->closed = more;
+	c = &more[x->nclosed];
+	*c = (struct apply_closed){.dir = x->dir,
+				   .place = strndup(l->path, l->closed),
+				   .path = strdup(l->path),
+				   .reason = strdup(l->reason),
+				   .n = 1};
+	if (!c->place || !c->path || !c->reason) {
+		free(c->place);
+		free(c->path);
+		free(c->reason);
+		return false;
+	}
+	see_git(x, c->place);
+	x->nclosed++;
+	return true;
+}
+
+void apply_tell_closed(struct applying *x)
+{
+	(void)fflush(stdout);
+	for (size_t i = 0; i < x->nclosed; i++) {
+		struct apply_closed *c = &x->closed[i];
+
+		fprintf(stderr, "rattan: kept back: ");
+		if (c->n > 1)
+			fprintf(stderr, "%llu changes in ", (unsigned long long)c->n);
+		put_path(stderr, c->n > 1 ? c->place : c->path);
+		fprintf(stderr, ": ");
+		cli_put(stderr, c->reason);
+		fputc('\n', stderr);
+		free(c->place);
+		free(c->path);
+		free(c->reason);
+	}
+	x->nclosed = 0;
+}
+
 void apply_line(void *arg, const struct apply_line *l)
 {
 	struct applying *x = arg;
@@ -81,6 +149,8 @@ void apply_line(void *arg, const struct apply_line *l)
 		printf("%s\n", apply_what_text(l->what, l->kind, what));
 		return;
 	}
+	if (l->verdict == APPLY_REFUSED && l->closed && count_closed(x, l))
+		return;
 	(void)fflush(stdout);
 	fprintf(stderr, "rattan: %s: ",
 		l->verdict == APPLY_CONFLICT  ? "conflict"

@@ -253,7 +253,7 @@ p.sh("cd /workspace; mkdir -p .git/hooks sub/.git .codex; echo evil > .git/hooks
 r = p.apply()
 check(r.returncode == 0 and p.read(".git/config") == "[core]\n" and not os.path.exists(f"{p.host}/.git/hooks") and not os.path.exists(f"{p.host}/sub/.git") and
       not os.path.exists(f"{p.host}/.codex") and not os.path.exists(f"{p.host}/a/.GIT"), "protected names stay as they are, at any depth and in any case", r.stderr)
-check("kept back: .git/hooks" in r.stderr and p.read("sub/fine") == "fine\n" and p.read("a/ok") == "ok\n", "that is said, and the rest goes through", r.stderr)
+check("kept back: 3 changes in .git: " in r.stderr and "kept back: 2 changes in .codex: " in r.stderr and r.stderr.count("kept back: ") == 4 and p.read("sub/fine") == "fine\n" and p.read("a/ok") == "ok\n", "that is said, and the rest goes through", r.stderr)
 p.sh("cd /workspace; rm -r sub; echo again >> linked/x; rm away; mkdir away; echo through > away/secret")
 os.makedirs(f"{p.host}/sub/.git")
 shutil.move(f"{p.host}/linked", f"{here}/really")
