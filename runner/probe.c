@@ -203,12 +203,59 @@ static bool in_path(const char *name)
 	return false;
 }
 
+/* The first line that a program says on descriptor @fd; "" when it does not run. */
+static void first_line(const char *path, char *const argv[], int fd, char *ret, size_t size)
+{
+	cleanup_fd int out = -1, end = -1;
+	ssize_t n;
+	pid_t pid;
+	int p[2];
+
+	*ret = '\0';
+	if (pipe2(p, O_CLOEXEC) < 0)
+		return;
+	out = p[0];
+	end = p[1];
+	pid = fork();
+	if (pid == 0) {
+		if (dup2(end, fd) >= 0)
+			(void)execvp(path, argv);
+		_exit(127);
+	}
+	if (pid < 0)
+		return;
+	(void)close(steal_fd(&end));
+	n = read(out, ret, size - 1);
+	ret[n > 0 ? n : 0] = '\0';
+	ret[strcspn(ret, "\n")] = '\0';
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+/* Some are built to read it when they unmount for a user. */
+static bool lacks_mtab(void)
+{
+	char *const argv[] = {(char[]){"fusermount3"}, (char[]){"-u"}, (char[]){"--"},
+			      (char[]){"/nothing-of-rattan"}, NULL};
+	char said[256];
+
+	if (geteuid() == 0 || access("/etc/mtab", F_OK) == 0)
+		return false;
+	first_line(argv[0], argv, STDERR_FILENO, said, sizeof(said));
+	return strstr(said, "/etc/mtab") != NULL;
+}
+
 static void check_fusermount(struct probe_item *it)
 {
 	it->found = in_path("fusermount3");
 	detail(it, "%s", it->found ? "for rattan mount" : "not in PATH");
 	remedy(it, "Only rattan mount needs it, to show a commit on the host: install the package "
 		   "fuse3.");
+	if (it->found && lacks_mtab()) {
+		it->found = false;
+		detail(it, "there is no /etc/mtab, which it reads");
+		remedy(it, "rattan umount needs it: as root, ln -s /proc/self/mounts /etc/mtab");
+	}
 }
 
 static int run_text(const char *text, const char *writable, const char *promises, struct diag *diag,
@@ -233,35 +280,6 @@ static int run_text(const char *text, const char *writable, const char *promises
 	return r == 1 ? 0 : diag_set(diag, -EIO, "the command's end was not seen");
 }
 
-/* What "bwrap --version" says; an empty text when it does not run. */
-static void version_of(const char *path, char *ret, size_t size)
-{
-	cleanup_fd int out = -1, end = -1;
-	ssize_t n;
-	pid_t pid;
-	int p[2];
-
-	*ret = '\0';
-	if (pipe2(p, O_CLOEXEC) < 0)
-		return;
-	out = p[0];
-	end = p[1];
-	pid = fork();
-	if (pid == 0) {
-		if (dup2(end, STDOUT_FILENO) >= 0)
-			(void)execl(path, "bwrap", "--version", (char *)NULL);
-		_exit(127);
-	}
-	if (pid < 0)
-		return;
-	(void)close(steal_fd(&end));
-	n = read(out, ret, size - 1);
-	ret[n > 0 ? n : 0] = '\0';
-	ret[strcspn(ret, "\n")] = '\0';
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
-}
-
 /* --size, of what we ask for the newest, is from 0.7. */
 static bool too_old(const char *version)
 {
@@ -283,7 +301,8 @@ static void check_bwrap(struct probe_item *it)
 		r = run_text(":", "/tmp", NULL, &diag, &res);
 	it->found = r == 0 && res.state == RUN_EXITED && res.code == 0;
 	if (path)
-		version_of(path, version, sizeof(version));
+		first_line(path, (char *const[]){(char[]){"bwrap"}, (char[]){"--version"}, NULL},
+			   STDOUT_FILENO, version, sizeof(version));
 	if (it->found) {
 		detail(it, "%s ran a command (%s)", path, version);
 		return;

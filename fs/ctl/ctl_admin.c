@@ -307,6 +307,12 @@ int ctl_umount(const char *dir, struct diag *diag)
 	if (r == -EBUSY && (!said[0] || strstr(said, "busy")))
 		return diag_set(diag, r, "cannot unmount %s: %s; close what is open there", dir,
 				err_text(r));
+	if (r < 0 && strstr(said, "/etc/mtab") && access("/etc/mtab", F_OK) < 0)
+		return diag_set(
+			diag, -ENOSYS,
+			"cannot unmount %s: fusermount3 needs /etc/mtab, which is not there: as "
+			"root, ln -s /proc/self/mounts /etc/mtab",
+			dir);
 	if (r < 0)
 		return diag_set(diag, r, "cannot unmount %s: %s", dir,
 				said[0] ? said : err_text(r));

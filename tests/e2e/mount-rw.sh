@@ -90,4 +90,25 @@ if unshare -rm true 2> /dev/null; then
 fi
 must rt gc
 must rt fsck
+
+echo "== without /etc/mtab, which fusermount3 reads when it unmounts for a user"
+# Its set-user-ID bit, with which alone it reads it, means nothing in a namespace of one's own: its words are spoken by another.
+mkdir etc words
+cp /etc/passwd /etc/group /etc/nsswitch.conf etc
+cat > words/fusermount3 <<'S'
+#!/bin/sh
+[ -e /etc/mtab ] || { echo "fusermount3: failed to open /etc/mtab: No such file or directory" >&2; exit 1; }
+echo "fusermount3: entry for $3 not found in /etc/mtab" >&2
+exit 1
+S
+chmod 755 words/fusermount3
+bare=(unshare --user --map-current-user --keep-caps --mount sh -c 'mount --bind etc /etc && PATH=$PWD/words:$PATH && exec "$@"' sh)
+"${bare[@]}" "$RATTAN" doctor > table 2>&1
+grep -A 1 '^- *fusermount3 .*no /etc/mtab' table | grep -q -- '-> .*as root, ln -s /proc/self/mounts /etc/mtab' || fail "doctor: $(cat table)"
+must rt mount head m -e e
+says 'cannot unmount .*: as root, ln -s /proc/self/mounts /etc/mtab$' 1 "${bare[@]}" "$RATTAN" umount m
+must rt umount m
+ln -s /proc/self/mounts etc/mtab
+"${bare[@]}" "$RATTAN" doctor > table 2>&1
+grep -q '^ok *fusermount3 .*for rattan mount' table || fail "doctor, with it: $(cat table)"
 exit 0
