@@ -14,6 +14,7 @@ struct out {
 	cJSON *json; /* or NULL: text */
 	unsigned long left, shown, damaged;
 	const char *head; /* where it is */
+	bool all;
 	struct name *names;
 	size_t nnames;
 };
@@ -22,6 +23,9 @@ static int on_ref(void *arg, const struct ctl_ref *r)
 {
 	struct out *o = arg;
 	struct name *v;
+
+	if (!o->all && !r->at_base && !strncmp(r->name, "base/", 5))
+		return 0;
 
 	/* What every store has, and is the base where it is one. */
 	if (!strcmp(r->name, "base/host"))
@@ -197,6 +201,7 @@ static int run(int argc, char **argv)
 	if (r < 0)
 		return cli_fail_errno(r, &diag, "log");
 	out.head = st.head;
+	out.all = all;
 	if (json)
 		out.json = cJSON_CreateArray();
 	r = ctl_refs(e.ctl, all, &diag, on_ref, &out);
@@ -229,7 +234,8 @@ const struct cli_command cmd_log = {
 		"commit that the environment is at; [auto], with --auto, what a rollback, a reset or the\n"
 		"end of an MCP session left behind, and the states after each of a session's calls. Of a fork also those before it.\n"
 		"[base]: how the image was made that the environment began on; ids there are not of this store.\n"
-		"Last come other names that a revision may have: of bases, and of states that are not listed.\n\n"
+		"Last come other names that a revision may have: of the environment's base (with --all of every\n"
+		"base), and of states that are not listed.\n\n"
 		"Example:\n  rattan log -n 10\n",
 	.run = run,
 };
