@@ -81,7 +81,7 @@ const struct cli_command cmd_mount = {
 	.details =
 		"Needs fusermount3. REV as for rollback. Served until umount. With --rw it can be written to: nothing\n"
 		"but this mount sees that, and it is gone when the mount is.\n\n"
-		"Example:\n  mkdir /tmp/view && rattan mount head /tmp/view\n"
+		"Example:\n  mkdir -p /tmp/view && rattan mount head /tmp/view\n"
 		"  rattan umount /tmp/view && rattan mount head /tmp/view --rw   # to try things in\n",
 	.run = run_mount,
 };

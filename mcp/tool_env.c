@@ -42,9 +42,10 @@ int env_end(struct env_call *e, int r, struct tool_result *out)
 	if (r == -EPIPE)
 		return tool_error(out,
 				  "the environment's daemon went away during the call; try again");
-	return tool_error(out, "%s%s%s%s", e->diag.text[0] ? e->diag.text : err_text(r),
-			  e->diag.text[0] ? " (" : "", e->diag.text[0] ? err_text(r) : "",
-			  e->diag.text[0] ? ")" : "");
+	/* What is wrong with the request, the sentence has said; else the kernel's words may tell more. */
+	if (e->diag.text[0] && r != -EINVAL && r != -EEXIST)
+		return tool_error(out, "%s (%s)", e->diag.text, err_text(r));
+	return tool_error(out, "%s", e->diag.text[0] ? e->diag.text : err_text(r));
 }
 
 const char *env_short_id(const char *id, char room[static 16])

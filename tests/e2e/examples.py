@@ -24,7 +24,7 @@ PROJECT = {"hello.c": '#include <stdio.h>\nint main(void) { puts("hello"); }\n',
                    {"kind": "dev", "dest": "/dev", "why": "null"}, {"kind": "proc", "dest": "/proc", "why": "the session's own"}]})}
 BEFORE = {
     "show": "rattan commit -m more",
-    "umount": "mkdir /tmp/view && rattan mount head /tmp/view",
+    "umount": "mkdir -p /tmp/view && rattan mount head /tmp/view",
     "import": "tar --zstd -cf rootfs.tar.zst -C ~/rootfs .",
     "base": "rattan import dir ~/rootfs old",
     # Of an environment on the host the whole host would be written.
