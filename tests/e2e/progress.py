@@ -123,7 +123,8 @@ def in_the_middle(name, args, verb, said, tty):
     if not until(lambda: [fs.append(p) for p in children(c.pid) if does(p, args[0])], f"{name}: rattan-fs is started"):
         lib.done()
     fs = fs[0]
-    shown = re.compile(rf"\r?{verb} \S+( \[#+| ?\[|: \d)")
+    # Of bytes, which have a unit behind their number, or of things that are counted.
+    shown = re.compile(rf"\r?{verb}" + (r"( \[[# ]+\] \d+ % of|:) \d+ MiB" if args[0] in ("import", "export") else r" \S+( \[#+| ?\[|: \d)"))
     steps = 0
     while not (shown.search(c.seen) if tty else steps > 5) and steps < LIMIT * 10:
         kill(fs, signal.SIGSTOP)
