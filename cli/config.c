@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "client/hostdir.h"
 #include "profile/field.h"
 #include "profile/place.h"
 
@@ -32,21 +33,6 @@ void cli_config_release(struct cli_config *c)
 	net_rules_release(&c->net);
 	cJSON_Delete(c->serve);
 	*c = (struct cli_config){0};
-}
-
-/* -ENOENT: there is no place for one. */
-static int config_path(char **ret)
-{
-	const char *dir = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-	int n = -1;
-
-	if (dir && *dir == '/')
-		n = asprintf(ret, "%s/rattan/config.json", dir);
-	else if (home && *home == '/')
-		n = asprintf(ret, "%s/.config/rattan/config.json", home);
-	else
-		return -ENOENT;
-	return n < 0 ? -ENOMEM : 0;
 }
 
 /* The texts of an array, each as @take makes it of what is written; NULL-terminated, and the caller's also after a failure. */
@@ -162,8 +148,8 @@ static int check_owner(int fd, const char *path, struct diag *diag)
 	if ((st.st_uid != getuid() && st.st_uid != 0) || st.st_mode & (S_IWOTH | S_IWGRP))
 		return diag_set(diag, -EINVAL,
 				"%s could be written by others, who would decide what is opened; "
-				"make it yours alone: chmod go-w",
-				path);
+				"make it yours alone: chmod go-w %s",
+				path, path);
 	return 0;
 }
 
@@ -207,7 +193,7 @@ int cli_config_load(struct diag *diag, struct cli_config *ret)
 	cleanup_free char *path = NULL;
 	cleanup_buf struct buf b = {0};
 	struct cli_config c = {0};
-	int r = config_path(&path);
+	int r = hostdir_settings(&path);
 
 	if (r == 0)
 		r = read_file(path, diag, &b);

@@ -8,16 +8,17 @@
 
 static const struct limit {
 	const char *name;
-	size_t off; /* in struct cli_limits */
-	bool bytes; /* takes K, M, G and T */
+	size_t off;     /* in struct cli_limits */
+	bool bytes;     /* takes K, M, G and T */
+	uint64_t least; /* with less nothing starts */
 } limits[] = {
-	{"cpu", offsetof(struct cli_limits, run.cpu_s), false},
-	{"memory", offsetof(struct cli_limits, run.memory), true},
-	{"processes", offsetof(struct cli_limits, run.processes), false},
-	{"files", offsetof(struct cli_limits, run.open_files), false},
-	{"file-size", offsetof(struct cli_limits, run.file_size), true},
-	{"output", offsetof(struct cli_limits, run.output), true},
-	{"disk", offsetof(struct cli_limits, disk), true},
+	{"cpu", offsetof(struct cli_limits, run.cpu_s), false, 1},
+	{"memory", offsetof(struct cli_limits, run.memory), true, 4u << 20},
+	{"processes", offsetof(struct cli_limits, run.processes), false, 1},
+	{"files", offsetof(struct cli_limits, run.open_files), false, 1},
+	{"file-size", offsetof(struct cli_limits, run.file_size), true, 1},
+	{"output", offsetof(struct cli_limits, run.output), true, 1},
+	{"disk", offsetof(struct cli_limits, disk), true, 1},
 };
 
 static int parse_value(const char *text, bool bytes, uint64_t *ret)
@@ -49,15 +50,23 @@ static int parse_value(const char *text, bool bytes, uint64_t *ret)
 static int parse_one(const char *word, struct cli_limits *ret, struct diag *diag)
 {
 	size_t n = strcspn(word, "=");
+	uint64_t *value;
 
 	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
 		const struct limit *l = &limits[i];
 
 		if (strlen(l->name) != n || strncmp(l->name, word, n) != 0)
 			continue;
-		if (!word[n] ||
-		    parse_value(word + n + 1, l->bytes, (uint64_t *)(void *)((char *)ret + l->off)))
+		value = (uint64_t *)(void *)((char *)ret + l->off);
+		if (!word[n] || parse_value(word + n + 1, l->bytes, value))
 			break;
+		if (*value < l->least)
+			return diag_set(
+				diag, -EINVAL,
+				"--limit %s: no program starts with less than %lluM; a number "
+				"alone is of bytes, with K, M, G or T behind it of KiB, MiB, GiB "
+				"or TiB",
+				word, (unsigned long long)l->least >> 20);
 		return 0;
 	}
 	return diag_set(

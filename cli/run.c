@@ -110,8 +110,8 @@ static int plan_rest(const struct run_args *a, struct run_plan *p, struct diag *
 		p->timeout_s = strtod(a->timeout, &end);
 		if (end == a->timeout || *end || !(p->timeout_s > 0) || p->timeout_s > 1e9)
 			return diag_set(diag, -EINVAL,
-					"%s: --timeout %s is not a number of seconds", a->by,
-					a->timeout);
+					"%s: --timeout %s is not a number of seconds above 0",
+					a->by, a->timeout);
 	}
 	for (size_t i = 0; r >= 0 && i < a->env_files.n; i++)
 		r = add_env_file(p, a->by, a->env_files.v[i], diag);
@@ -402,6 +402,10 @@ static int check_options(const struct run_args *a)
 		return cli_fail(CLI_USAGE,
 				"%s: --rm drops what an environment keeps, and with "
 				"--write-through it keeps nothing",
+				a->by);
+	if ((a->session || a->set.n) && !a->profile)
+		return cli_fail(CLI_USAGE,
+				"%s: --session and --set are for a role's profile: give --profile",
 				a->by);
 	if (a->explain && !a->profile)
 		return cli_fail(CLI_USAGE, "%s: --explain needs a --profile to explain", a->by);

@@ -117,6 +117,33 @@ static int check_never(const char *path, const char *home, struct diag *diag)
 	return 0;
 }
 
+int hostdir_settings(char **ret)
+{
+	const char *dir = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+	int n = -1;
+
+	if (dir && *dir == '/')
+		n = asprintf(ret, "%s/rattan/config.json", dir);
+	else if (home && *home == '/')
+		n = asprintf(ret, "%s/.config/rattan/config.json", home);
+	else
+		return -ENOENT;
+	return n < 0 ? -ENOMEM : 0;
+}
+
+/* @why, and where it could be opened all the same. */
+static int unlisted(const char *path, const char *why, struct diag *diag)
+{
+	cleanup_free char *settings = NULL;
+
+	if (hostdir_settings(&settings) < 0)
+		settings = NULL;
+	return diag_set(diag, -EINVAL,
+			"%s %s and is not opened; list it, or a directory above it, as "
+			"\"bind_roots\" in %s",
+			path, why, settings ? settings : "the settings");
+}
+
 static int check_place(const char *path, const char *home, struct diag *diag)
 {
 	if (home && hostdir_below(path, home))
@@ -126,10 +153,7 @@ static int check_place(const char *path, const char *home, struct diag *diag)
 					 "%s is a hidden directory or below one, and is not opened",
 					 path)
 			       : 0;
-	return diag_set(diag, -EINVAL,
-			"%s lies outside your home directory and is not opened; list it, or a "
-			"directory above it, as \"bind_roots\" in the configuration file",
-			path);
+	return unlisted(path, "lies outside your home directory", diag);
 }
 
 static int check(const struct hostdir *d, const char *const *roots, struct diag *diag)
@@ -149,10 +173,7 @@ static int check(const struct hostdir *d, const char *const *roots, struct diag 
 		return ret_nerrno();
 	/* Root has all there is, and in a container often nothing that it owns. */
 	if (getuid() && st.st_uid != getuid())
-		return diag_set(diag, -EINVAL,
-				"%s belongs to another user and is not opened; list it as "
-				"\"bind_roots\" in the configuration file if it should be",
-				d->path);
+		return unlisted(d->path, "belongs to another user", diag);
 	return 0;
 }
 

@@ -21,6 +21,8 @@ void hostdir_release(struct hostdir *d);
 /* @roots: NULL-terminated, or NULL. -EINVAL with the reason when it may not be opened. */
 int hostdir_open(const char *path, const char *const *roots, struct diag *diag,
 		 struct hostdir *ret) MUST_USE;
+/* The user's settings file, in which roots are listed; whether it is there or not. -ENOENT: there is no place for one. */
+int hostdir_settings(char **ret) MUST_USE;
 /* Where it may appear: not over what a command's behaviour rests on. */
 int hostdir_check_mount(const char *mount, struct diag *diag) MUST_USE;
 /* Is @path @dir or below it? */

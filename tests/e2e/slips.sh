@@ -75,3 +75,28 @@ same "$term" screen "TERM on a terminal"
 same "$(TERM=screen rt run -e x -- printenv TERM)" dumb "TERM elsewhere"
 says 'waits for a client' 0 script -qec "$RATTAN" /dev/null </dev/null
 exit 0
+# Numbers and options that are none.
+says '^rattan: run: --timeout 0 is not a number of seconds above 0$' 2 rt run --timeout 0 -- true
+says '^rattan: --limit memory=1: no program starts with less than 4M; a number alone is of bytes' 2 rt run --limit memory=1 -- true
+must rt run --limit memory=4M -- true
+says '^rattan: run: --session and --set are for a role.s profile' 2 rt run --session foo -- true
+# The settings, by their name.
+conf=$XDG_CONFIG_HOME/rattan/config.json
+chmod g+w "$conf"
+says "chmod go-w $conf\$" 2 rt run -- true
+chmod g-w "$conf"
+cp "$conf" saved
+echo '{' > "$conf"
+says "^rattan: .*$conf is not JSON" 2 rt run -- true
+cp saved "$conf"
+mkdir /var/tmp/slips.$$
+says "lies outside your home directory and is not opened; list it, or a directory above it, as \"bind_roots\" in $conf\$" 2 rt run --bind-ro "/var/tmp/slips.$$=/mnt/x" -- true
+rmdir /var/tmp/slips.$$
+# log names the environment's own base, and no other.
+mkdir tree && : > tree/f
+must rt import dir tree one
+must rt run -e logs -c 'echo 1 > /workspace/f'
+must rt commit -e logs -m one
+grep -q base/ <<< "$(rt log -e logs -n 1)" && fail "of other bases: $(rt log -e logs -n 1)"
+says '\(base/one\)$' 0 rt log -e logs --all
+exit 0
