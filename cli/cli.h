@@ -242,53 +242,56 @@ struct cli_view_opts {
 void cli_view_opts_release(struct cli_view_opts *o);
 
 /* Rows of a command's table of options, into the struct cli_view_opts @o. */
-#define CLI_VIEW_OPTS(o)                                                                                  \
-	{"env",                                                                                           \
-	 'e',                                                                                             \
-	 CLI_TEXT,                                                                                        \
-	 &(o).env,                                                                                        \
-	 "NAME",                                                                                          \
-	 "environment; default: this directory's with --overlay-cwd or --bind-cwd, else 'default'"},      \
-		{"base",    0,      CLI_TEXT,                                                             \
-		 &(o).base, "NAME", "what a new environment starts from; default: host"},                 \
-		{"overlay-cwd",    0,    CLI_FLAG,                                                        \
-		 &(o).overlay_cwd, NULL, "this directory at /workspace, copy-on-write"},                  \
-		{"bind-cwd",    0,    CLI_FLAG,                                                           \
-		 &(o).bind_cwd, NULL, "this directory at /workspace, written through"},                   \
-		{"overlay",    0,                                                                         \
-		 CLI_LIST,     &(o).overlays,                                                             \
-		 "HOST=MOUNT", "another directory, copy-on-write"},                                       \
-		{"bind",                                                                                  \
-		 0,                                                                                       \
-		 CLI_LIST,                                                                                \
-		 &(o).binds,                                                                              \
-		 "HOST=MOUNT[:ro|rw]",                                                                    \
-		 "another directory, written through"},                                                   \
-		{"bind-ro",    0,                                                                         \
-		 CLI_LIST,     &(o).binds_ro,                                                             \
-		 "HOST=MOUNT", "another directory, read-only"},                                           \
-		{"writable-root", 0,      CLI_LIST,                                                       \
-		 &(o).writable,   "PATH", "open more of the view for writing; / is all"},                 \
-		{"limit",      0,                                                                         \
-		 CLI_LIST,     &(o).limits,                                                               \
-		 "NAME=VALUE", "cpu, memory, processes, files, file-size, output or disk, at most"},      \
-		{"allow-domain",                                                                          \
-		 0,                                                                                       \
-		 CLI_LIST,                                                                                \
-		 &(o).net.allow,                                                                          \
-		 "DOMAIN",                                                                                \
-		 "a network with rules: example.com, *.example.com (below it) or **.example.com (both)"}, \
-		{"deny-domain", 0,        CLI_LIST,                                                       \
-		 &(o).net.deny, "DOMAIN", "refused, whatever is allowed"},                                \
-		{"allow-local-binding",                                                                   \
-		 0,                                                                                       \
-		 CLI_FLAG,                                                                                \
-		 &(o).net.local,                                                                          \
-		 NULL,                                                                                    \
-		 "this machine's loopback, too, where a domain allows it"},                               \
-	{                                                                                                 \
-		"no-exec-workspace", 0, CLI_FLAG, &(o).no_exec, NULL,                                     \
-			"nothing in writable places can be executed"                                      \
+#define CLI_VIEW_OPTS(o)                                                                                                              \
+	{"env",                                                                                                                       \
+	 'e',                                                                                                                         \
+	 CLI_TEXT,                                                                                                                    \
+	 &(o).env,                                                                                                                    \
+	 "NAME",                                                                                                                      \
+	 "environment; default: this directory's with --overlay-cwd or --bind-cwd, else 'default'"},                                  \
+		{"base",    0,      CLI_TEXT,                                                                                         \
+		 &(o).base, "NAME", "what a new environment starts from; default: host"},                                             \
+		{"overlay-cwd",    0,    CLI_FLAG,                                                                                    \
+		 &(o).overlay_cwd, NULL, "this directory at /workspace, copy-on-write"},                                              \
+		{"bind-cwd",    0,    CLI_FLAG,                                                                                       \
+		 &(o).bind_cwd, NULL, "this directory at /workspace, written through"},                                               \
+		{"overlay",    0,                                                                                                     \
+		 CLI_LIST,     &(o).overlays,                                                                                         \
+		 "HOST=MOUNT", "another directory, copy-on-write"},                                                                   \
+		{"bind",                                                                                                              \
+		 0,                                                                                                                   \
+		 CLI_LIST,                                                                                                            \
+		 &(o).binds,                                                                                                          \
+		 "HOST=MOUNT[:ro|rw]",                                                                                                \
+		 "another directory, written through"},                                                                               \
+		{"bind-ro",    0,                                                                                                     \
+		 CLI_LIST,     &(o).binds_ro,                                                                                         \
+		 "HOST=MOUNT", "another directory, read-only"},                                                                       \
+		{"writable-root", 0,      CLI_LIST,                                                                                   \
+		 &(o).writable,   "PATH", "open more of the view for writing; / is all"},                                             \
+		{"limit",                                                                                                             \
+		 0,                                                                                                                   \
+		 CLI_LIST,                                                                                                            \
+		 &(o).limits,                                                                                                         \
+		 "NAME=VALUE",                                                                                                        \
+		 "cpu, memory, processes, files, file-size or output of a command at most; disk of the environment, which keeps it"}, \
+		{"allow-domain",                                                                                                      \
+		 0,                                                                                                                   \
+		 CLI_LIST,                                                                                                            \
+		 &(o).net.allow,                                                                                                      \
+		 "DOMAIN",                                                                                                            \
+		 "a network with rules: example.com, *.example.com (below it) or **.example.com (both)"},                             \
+		{"deny-domain", 0,        CLI_LIST,                                                                                   \
+		 &(o).net.deny, "DOMAIN", "refused, whatever is allowed"},                                                            \
+		{"allow-local-binding",                                                                                               \
+		 0,                                                                                                                   \
+		 CLI_FLAG,                                                                                                            \
+		 &(o).net.local,                                                                                                      \
+		 NULL,                                                                                                                \
+		 "this machine's loopback, too, where a domain allows it"},                                                           \
+	{                                                                                                                             \
+		"no-exec-workspace", 0, CLI_FLAG, &(o).no_exec, NULL,                                                                 \
+			"nothing in writable places can be executed"                                                                  \
 	}
 
 struct cli_view {
@@ -298,6 +301,7 @@ struct cli_view {
 	const char **writable;  /* NULL-terminated, or NULL; the strings are the options' */
 	char name[CLI_ENV_MAX]; /* of the current directory's environment, or "" */
 	const char *env;        /* the options' or @name; NULL: the default */
+	bool by_place;          /* it is @name: what it was made for is that directory */
 	struct cli_limits limits;
 	struct net_rules net; /* the command line's and the settings' */
 	bool net_on;          /* it opens a network: a domain was allowed on the command line */

@@ -326,6 +326,8 @@ int run_with_client(const struct run_args *a, const struct run_plan *p, struct c
 		return run_not_started(r, &diag);
 	if (*ctl_opened_note(ctl))
 		fprintf(stderr, "rattan: %s\n", ctl_opened_note(ctl));
+	if (talk && a->view.env && ctl_opened_new(ctl))
+		fprintf(stderr, "rattan: %s is a new environment\n", a->view.env);
 	token = talk ? token_of(ctl) : 0;
 	client_ctl_put(c, ctl, false);
 	r = bind_all(p, c, &diag);
@@ -367,6 +369,8 @@ static int start(const struct run_args *a)
 		.create = true,
 		.overlays = p.view.ov,
 		.noverlays = p.view.overlays.n,
+		.same_dirs = p.view.by_place,
+		.tell_dirs = true,
 		.writable = p.view.writable,
 		.disk_max = p.view.limits.disk,
 	};

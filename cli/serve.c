@@ -232,6 +232,8 @@ static int serve(const struct args *a)
 	o.disk_max = v.limits.disk;
 	o.overlays = v.ov;
 	o.noverlays = v.overlays.n;
+	o.same_dirs = v.by_place;
+	o.tell_dirs = true;
 	o.binds = binds;
 	o.nbinds = v.binds.n;
 	o.bind_roots = v.binds.roots;

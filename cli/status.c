@@ -59,7 +59,14 @@ static int put_text(const struct ctl_status *s)
 	cli_put_size(stdout, s->store_bytes);
 	printf(", ");
 	cli_put_size(stdout, s->disk_free);
-	printf(" free on its disk\ndaemon       pid %d, up %llu s\n", s->daemon_pid,
+	printf(" free on its disk\ndisk limit   ");
+	cli_put_size(stdout, s->disk_used);
+	printf(" written of ");
+	if (s->disk_max >= INT64_MAX)
+		printf("any");
+	else
+		cli_put_size(stdout, s->disk_max);
+	printf("\ndaemon       pid %d, up %llu s\n", s->daemon_pid,
 	       (unsigned long long)s->uptime_s);
 	return cli_done();
 }
@@ -92,6 +99,8 @@ static int put_json(const struct ctl_status *s)
 	(void)cJSON_AddNumberToObject(o, "running", s->leases);
 	(void)cJSON_AddNumberToObject(o, "store_bytes", (double)s->store_bytes);
 	(void)cJSON_AddNumberToObject(o, "disk_free", (double)s->disk_free);
+	(void)cJSON_AddNumberToObject(o, "disk_limit", (double)s->disk_max);
+	(void)cJSON_AddNumberToObject(o, "disk_written", (double)s->disk_used);
 	(void)cJSON_AddNumberToObject(o, "apply_pending", apply_pending(s->env));
 	(void)cJSON_AddNumberToObject(o, "daemon_pid", s->daemon_pid);
 	(void)cJSON_AddNumberToObject(o, "uptime_s", (double)s->uptime_s);

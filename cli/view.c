@@ -112,6 +112,7 @@ int cli_view(const struct cli_view_opts *o, struct cli_view *v, struct diag *dia
 		cli_env_name(o->overlay_cwd ? v->overlays.v[0].dir.path : v->binds.v[0].dir.path,
 			     o->bind_cwd, v->name);
 	v->env = o->env ? o->env : *v->name ? v->name : NULL;
+	v->by_place = v->env == v->name;
 	r = cli_limits_parse(&o->limits, &v->limits, diag);
 	return r < 0 ? r : cli_writable(&o->writable, &v->writable);
 }

@@ -96,6 +96,8 @@ int client_opts_dup(const struct ctl_env_opts *o, struct ctl_env_opts *ret)
 	*ret = (struct ctl_env_opts){.create = o->create,
 				     .no_start = o->no_start,
 				     .through = o->through,
+				     .same_dirs = o->same_dirs,
+				     .tell_dirs = o->tell_dirs,
 				     .disk_max = o->disk_max};
 	r = dup_text(o->data_dir, &ret->data_dir);
 	if (r == 0)

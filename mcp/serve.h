@@ -44,6 +44,7 @@ struct mcp_serve_opts {
 	bool through;    /* the environment shows the host itself: ctl_env_opts.through */
 	const struct ctl_overlay *overlays;
 	size_t noverlays;
+	bool same_dirs, tell_dirs; /* see ctl_env_opts */
 	const struct mcp_bind *binds;
 	size_t nbinds;
 	const char *

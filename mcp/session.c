@@ -196,6 +196,8 @@ static int make_client(struct mcp_session *s, const char *name, struct diag *dia
 		eo.through = o->through;
 		eo.overlays = o->overlays;
 		eo.noverlays = o->noverlays;
+		eo.same_dirs = o->same_dirs;
+		eo.tell_dirs = o->tell_dirs;
 		eo.writable = o->writable;
 		/* Until a call says under what, nothing is writable. */
 		if (o->sandbox != MCP_SANDBOX_NONE)

@@ -94,7 +94,18 @@ static int disk_check(struct ovl *o)
 		if (r < 0)
 			return r;
 	}
-	return store_written(o->store) < max ? 0 : -EDQUOT;
+	if (store_written(o->store) < max)
+		return 0;
+	/* A command can only say "quota exceeded": whose is told with what it was refused. */
+	if (o->policy)
+		denials_note(&o->judge.denials, o->policy,
+			     &(struct denial_of){
+				     .path = "/",
+				     .op = "write",
+				     .need = POLICY_DENY,
+				     .other = "the environment's disk limit is reached, rattan "
+					      "status shows it; --limit disk=N sets another"});
+	return -EDQUOT;
 }
 
 int change_begin(struct ovl *o, bool grows)

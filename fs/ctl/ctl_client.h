@@ -45,6 +45,9 @@ struct ctl_env_opts {
 	const struct ctl_overlay
 		*overlays; /* must be there already, or the environment is made with them */
 	size_t noverlays;
+	/* An overlay that is another directory by now than the environment was used with before: -EEXIST where it has changes or
+	 * commits; or only said (ctl_opened_note). Neither: nothing. */
+	bool same_dirs, tell_dirs;
 	/* The policy of this connection's attachments: writable places, NULL-terminated; NULL: the agent's
 	 * (/workspace /tmp /var/tmp /home/user), whatever others have. */
 	const char *const *writable;
@@ -65,6 +68,8 @@ int ctl_runtime_dir(char **ret) MUST_USE;
 int ctl_open(const struct ctl_env_opts *o, struct diag *diag, struct ctl **ret) MUST_USE;
 /* What whoever opened it should be told, one sentence; "": nothing. */
 const char *ctl_opened_note(const struct ctl *c);
+/* The environment was made for it. */
+bool ctl_opened_new(const struct ctl *c);
 void ctl_close(struct ctl *c);
 /* From now on, every fifth of a second in which an answer is waited for, @fn is called (NULL: no more); when it is nonzero the call is
  * -ECANCELED: what was asked for goes on, and the connection is of no more use. */
@@ -151,6 +156,8 @@ struct ctl_status {
 	size_t nbinds;
 	int daemon_pid;
 	uint64_t uptime_s, disk_free, store_bytes;
+	/* Bytes by which its daemons may make the store larger, and have: ctl_env_opts. */
+	uint64_t disk_max, disk_used;
 };
 int ctl_status(struct ctl *c, struct diag *diag, struct ctl_status *ret) MUST_USE;
 void ctl_status_release(struct ctl_status *s);

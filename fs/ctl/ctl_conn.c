@@ -275,10 +275,14 @@ static int agree(const struct ctl_env_opts *o, struct ctl *c, struct diag *diag)
 	}
 	rq.overlays = overlays;
 	rq.through = o->through;
+	rq.same_dirs = o->same_dirs;
+	rq.tell_dirs = o->tell_dirs;
 	r = ctl_call(c, &rq, -1, diag, &ctl_table_opened, &opened);
 	free(overlays);
-	if (r == 0)
-		memcpy(c->note, opened.note, sizeof(c->note));
+	if (r < 0)
+		return r;
+	memcpy(c->note, opened.note, sizeof(c->note));
+	c->made = opened.made;
 	return r;
 }
 
@@ -348,6 +352,11 @@ int ctl_open(const struct ctl_env_opts *o, struct diag *diag, struct ctl **ret)
 const char *ctl_opened_note(const struct ctl *c)
 {
 	return c->note;
+}
+
+bool ctl_opened_new(const struct ctl *c)
+{
+	return c->made;
 }
 
 bool ctl_alive(const struct ctl *c)

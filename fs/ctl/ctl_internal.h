@@ -20,6 +20,7 @@ struct ctl {
 	struct ctl_bytes policy;
 	uint64_t disk;  /* 0: none */
 	char note[512]; /* see ctl_opened_note */
+	bool made;
 };
 
 /* ctl_conn.c. A request whose answer is one message, with one item of @t when @t is given. */

@@ -54,10 +54,12 @@ static const struct field req_fields[] = {
 	FIELD(ctl_req, policy, F_BYTES),   FIELD(ctl_req, disk, F_U64),
 	FIELD(ctl_req, through, F_BOOL),   FIELD(ctl_req, brief, F_BOOL),
 	FIELD(ctl_req, provision, F_BOOL), FIELD(ctl_req, base, F_STR),
+	FIELD(ctl_req, same_dirs, F_BOOL), FIELD(ctl_req, tell_dirs, F_BOOL),
 };
 static const struct ctl_table req_table = TABLE(req_fields, ctl_req);
 
-static const struct field opened_fields[] = {FIELD(ctl_opened, note, F_CHARS)};
+static const struct field opened_fields[] = {FIELD(ctl_opened, note, F_CHARS),
+					     FIELD(ctl_opened, made, F_BOOL)};
 const struct ctl_table ctl_table_opened = TABLE(opened_fields, ctl_opened);
 
 static const struct field commit_fields[] = {
@@ -103,6 +105,7 @@ static const struct field status_fields[] = {
 	FIELD(ctl_status, renamed, F_U64),    FIELD(ctl_status, bytes_dirty, F_U64),
 	FIELD(ctl_status, token, F_U64),      FIELD(ctl_status, leases, F_U32),
 	FIELD(ctl_status, overlays, F_LIST),  FIELD(ctl_status, binds, F_BINDS),
+	FIELD(ctl_status, disk_max, F_U64),   FIELD(ctl_status, disk_used, F_U64),
 	FIELD(ctl_status, daemon_pid, F_INT), FIELD(ctl_status, uptime_s, F_U64),
 	FIELD(ctl_status, disk_free, F_U64),  FIELD(ctl_status, store_bytes, F_U64),
 };

@@ -18,7 +18,7 @@
 #include "base/mp.h"
 #include "fs/ctl/ctl_client.h"
 
-#define CTL_PROTO      6
+#define CTL_PROTO      7
 #define CTL_FRAME_MAX  (1u << 20)  /* bytes of one message */
 #define CTL_ITEMS_SOFT (64u << 10) /* a stream starts a new message above this */
 #define CTL_LIST_MAX   1024        /* strings in one list */
@@ -65,8 +65,9 @@ struct ctl_req {
 	struct ctl_bytes policy; /* of ATTACH, instead of writable */
 	uint64_t token, disk;
 	bool force, all, automatic, rw, brief;
-	bool through;   /* of OPEN and ATTACH */
-	bool provision; /* of ATTACH, instead of a policy */
+	bool through;              /* of OPEN and ATTACH */
+	bool same_dirs, tell_dirs; /* of OPEN: see ctl_env_opts */
+	bool provision;            /* of ATTACH, instead of a policy */
 };
 int ctl_req_encode(const struct ctl_req *rq, struct buf *out) MUST_USE;
 /* -EPROTONOSUPPORT: *ret_version is what the message speaks; @ret has the id when there is one. */
@@ -76,6 +77,7 @@ void ctl_req_release(struct ctl_req *rq);
 /* Of OPEN. */
 struct ctl_opened {
 	char note[512]; /* what the caller should know; "": nothing */
+	bool made;      /* by this one, or one that was given up */
 };
 
 /* One answer; a stream is several with @more set in all but the last. */

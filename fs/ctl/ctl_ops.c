@@ -79,10 +79,16 @@ static int op_open(struct call *c)
 {
 	struct diag note = {0};
 	struct ctl_opened opened = {0};
-	int r = env_agree(c->env, c->rq.overlays, c->rq.base, c->rq.through, &c->diag, &note);
+	const struct env_asked asked = {.overlays = c->rq.overlays,
+					.base = c->rq.base,
+					.through = c->rq.through,
+					.same_dirs = c->rq.same_dirs,
+					.tell_dirs = c->rq.tell_dirs};
+	int r = env_agree(c->env, &asked, &c->diag, &note);
 
 	if (r < 0)
 		return r;
+	opened.made = env_made(c->env);
 	(void)snprintf(opened.note, sizeof(opened.note), "%s", note.text);
 	return answer_add(c->a, &ctl_table_opened, &opened);
 }

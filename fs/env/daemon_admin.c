@@ -404,5 +404,8 @@ int daemon_admin_remove(const struct daemon_opts *o)
 		r = store_env_remove(s, o->env);
 	if (r == 0)
 		(void)unlink(path);
+	(void)snprintf(path, sizeof(path), "%s/env-%s.dirs", o->data_dir, o->env);
+	if (r == 0)
+		(void)unlink(path);
 	return daemon_tell(&ready_fd, r, &diag, NULL, 0);
 }

@@ -76,8 +76,11 @@ static int open_record(struct env *e, const struct env_opts *o, struct diag *dia
 	if (r < 0)
 		return diag_set(diag, r, "cannot open the store %s: %s", o->data_dir, err_text(r));
 	r = store_env_get(e->store, o->name, &e->rec);
-	if (r == -ENOENT && o->create)
-		return env_create(e->store, o, diag, &e->rec);
+	if (r == -ENOENT && o->create) {
+		r = env_create(e->store, o, diag, &e->rec);
+		atomic_store(&e->made, r == 0);
+		return r;
+	}
 	if (r == -ENOENT)
 		return diag_set(diag, r, "no environment \"%s\" in %s", o->name, o->data_dir);
 	if (r < 0)
@@ -152,9 +155,10 @@ static struct env *env_alloc(const struct env_opts *o)
 	e->token_generation = e->generation;
 	e->next_id = e->generation; /* not a former daemon's */
 	e->mounts = e->generation << 16;
+	e->data_dir = strdup(o->data_dir);
 	e->mount_root = o->mount_root ? strdup(o->mount_root) : NULL;
 	e->host_dir = o->host_dir ? strdup(o->host_dir) : NULL;
-	if ((o->mount_root && !e->mount_root) || (o->host_dir && !e->host_dir)) {
+	if (!e->data_dir || (o->mount_root && !e->mount_root) || (o->host_dir && !e->host_dir)) {
 		(void)!env_close(e);
 		return NULL;
 	}
@@ -247,6 +251,7 @@ int env_close(struct env *e)
 	cleanup_fdp(&e->mntns_fd);
 	cleanup_fdp(&e->ended_fd);
 	(void)pthread_mutex_destroy(&e->lock);
+	free(e->data_dir);
 	free(e->mount_root);
 	free(e->host_dir);
 	free(e);
@@ -280,21 +285,29 @@ static int check_through(const struct env *e, bool through, struct diag *diag)
 				 e->rec.name);
 }
 
-int env_agree(struct env *e, char *const *overlays, const char *base, bool through,
-	      struct diag *diag, struct diag *note)
+bool env_made(struct env *e)
+{
+	return atomic_exchange(&e->made, false);
+}
+
+int env_agree(struct env *e, const struct env_asked *a, struct diag *diag, struct diag *note)
 {
 	int r;
 
 	ENV_LOCK(e);
 	/* Who only looks may come in. */
-	r = through || overlays || base ? check_through(e, through, diag) : 0;
-	if (r == 0 && base)
-		r = env_base_check(e->store, &e->rec, base, diag, note);
+	r = a->through || a->overlays || a->base ? check_through(e, a->through, diag) : 0;
+	if (r == 0 && a->base)
+		r = env_base_check(e->store, &e->rec, a->base, diag, note);
 	if (r == 0)
-		r = env_overlays_check(e->store, &e->rec, overlays, diag);
+		r = env_overlays_check(e->store, &e->rec, a->overlays, diag);
 	if (r == 0)
-		r = env_binds_check_locked(e, overlays, diag);
-	return r < 0 ? r : env_ensure_locked(e, diag);
+		r = env_binds_check_locked(e, a->overlays, diag);
+	if (r == 0)
+		r = env_ensure_locked(e, diag);
+	if (r == 0 && a->overlays && (a->same_dirs || a->tell_dirs))
+		r = env_places_check_locked(e, a->overlays, a->same_dirs, diag, note);
+	return r;
 }
 
 /* ---- the mount for a client ---- */

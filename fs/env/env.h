@@ -78,11 +78,19 @@ bool env_patience_end(struct env *e) MUST_USE;
 struct mend_note;
 void env_keep_mend(struct env *e, const struct mend_note *n);
 
-/* -EEXIST: @overlays (host, mount, ...; may be NULL) are not what the environment shows, @base (may be NULL) is not what it began on, or
- * it writes through and that was not asked for, or the other way round; NULL and false: whoever only looks. -ENOENT: there is no such
- * base. @note: what is as asked for and yet not what may be expected, one sentence. */
-int env_agree(struct env *e, char *const *overlays, const char *base, bool through,
-	      struct diag *diag, struct diag *note) MUST_USE;
+/* It was made when it was opened; true once. */
+bool env_made(struct env *e) MUST_USE;
+struct env_asked {
+	char *const *overlays; /* host, mount, ...; NULL: whoever only looks */
+	const char *base;      /* the same */
+	bool through;
+	bool same_dirs, tell_dirs; /* see ctl_env_opts */
+};
+/* -EEXIST: the overlays are not what the environment shows, or are other directories by now, the base is not what it began on, or
+ * it writes through and that was not asked for, or the other way round. -ENOENT: there is no such base. @note: what is as asked for
+ * and yet not what may be expected, one sentence. */
+int env_agree(struct env *e, const struct env_asked *a, struct diag *diag,
+	      struct diag *note) MUST_USE;
 struct env_want {
 	const char *what; /* a lease comes with it, as from env_lease; NULL: none */
 	bool brief;       /* it holds the policy, and nothing else */

@@ -87,7 +87,7 @@ struct env {
 	/* fixed after env_open */
 	struct store *store;
 	int store_lock_fd;
-	char *mount_root, *host_dir;
+	char *data_dir, *mount_root, *host_dir;
 	bool own_ns, allow_other;
 	bool through; /* it shows the host itself, and has nothing of its own */
 	int userns_fd, mntns_fd;
@@ -99,6 +99,7 @@ struct env {
 	struct store_log *log;   /* the same */
 	int journal_fd, tied_fd;
 	_Atomic uint64_t disk_max;
+	atomic_bool made;          /* by env_open, and nobody has been told */
 	uint64_t token_generation; /* of this process: its change log knows nothing of another's */
 
 	pthread_mutex_t lock; /* protects all that follows; also orders the calls to link */
@@ -125,6 +126,10 @@ struct env {
 	bool provisioning;
 	store_layer provision_from;
 };
+
+/* ---- env_view.c ---- */
+/* 1: nothing is changed or committed on what it began with; 0: something is. */
+int env_untouched_locked(struct env *e) MUST_USE;
 
 /* ---- env_state.c ---- */
 /* store_head_commit of where the environment is. */
@@ -260,6 +265,14 @@ int env_policy_save(const struct policy_rules *rules, int *ret_fd) MUST_USE;
 /* Whose owners are whose in a mount under it. */
 void env_policy_ids(const struct env_policy *p, struct session_ids *ids);
 int env_policy_load(int fd, struct env_policy *ret) MUST_USE;
+
+/* ---- env_place.c ---- */
+/* The file that tells; NULL: no memory. */
+char *env_places_path(const char *data_dir, const char *name);
+/* @overlays are the directories that the environment was used with before, and are remembered now: -EEXIST where one is another
+ * and there are changes or commits, with @refuse; without it @note says so. */
+int env_places_check_locked(struct env *e, char *const *overlays, bool refuse, struct diag *diag,
+			    struct diag *note) MUST_USE;
 
 /* ---- env_overlay.c ---- */
 /* host, mount, ...: what was laid over the base when the environment was made. */

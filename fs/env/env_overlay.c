@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "fs/core/basefit.h"
@@ -493,6 +494,7 @@ static int add_overlay(struct store *s, const char *host, const char *mount, str
 int env_create(struct store *s, const struct env_opts *o, struct diag *diag, struct store_env *ret)
 {
 	const char *base = o->base ? o->base : "host";
+	cleanup_free char *path = NULL;
 	char shown[65];
 	store_layer layer;
 	int r = base_layer(s, base, true, diag, &layer);
@@ -503,6 +505,11 @@ int env_create(struct store *s, const struct env_opts *o, struct diag *diag, str
 		return r;
 	memset(shown, 0, sizeof(shown));
 	memcpy(shown, base, strnlen(base, sizeof(shown) - 1));
+	/* What is left of one of that name that another version removed. */
+	path = env_places_path(o->data_dir, o->name);
+	if (!path)
+		return -ENOMEM;
+	(void)unlink(path);
 	r = store_env_create(s, o->name, layer, shown, ret);
 	return r < 0 ? diag_set(diag, r, "cannot make environment \"%s\": %s", o->name, err_text(r))
 		     : 0;

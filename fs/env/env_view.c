@@ -71,6 +71,19 @@ static int status_changes(struct env *e, struct ctl_status *ret)
 	return r;
 }
 
+int env_untouched_locked(struct env *e)
+{
+	struct ctl_status st = {0};
+	store_layer at;
+	int r = env_head_locked(e, &at);
+
+	if (r == 0 && at == e->rec.base)
+		r = status_changes(e, &st);
+	else if (r == 0)
+		return 0;
+	return r < 0 ? r : !st.dirty;
+}
+
 static int status_head(struct env *e, struct ctl_status *ret)
 {
 	struct store_commit c = {0};
@@ -154,6 +167,8 @@ int env_status(struct env *e, struct diag *diag, struct ctl_status *ret)
 	ret->daemon_pid = (int)getpid();
 	ret->uptime_s = (uint64_t)(io_now_ms() - e->started_ms) / 1000;
 	ret->disk_free = ss.disk_free;
+	ret->disk_max = atomic_load(&e->disk_max);
+	ret->disk_used = store_written(e->store);
 	ret->store_bytes = ss.chunk_file_bytes + ss.meta_file_bytes;
 	return 0;
 }
