@@ -285,13 +285,17 @@ int store_tx_begin(struct store *s, MDB_txn **ret)
 }
 
 /* Somebody removed the data directory: what is written now is gone when the last process is. */
-static bool vanished(MDB_txn *txn)
+static bool vanished(MDB_env *env)
 {
 	struct stat st;
 	int fd;
 
-	return mdb_env_get_fd(mdb_txn_env(txn), &fd) == 0 && fstat(fd, &st) == 0 &&
-	       st.st_nlink == 0;
+	return mdb_env_get_fd(env, &fd) == 0 && fstat(fd, &st) == 0 && st.st_nlink == 0;
+}
+
+bool store_vanished(const struct store *s)
+{
+	return vanished(s->meta.env) || vanished(s->chunks.env);
 }
 
 /* Has LMDB given the environment up? It does so when it cannot tell which of its two first pages the disk has. */
@@ -323,7 +327,7 @@ int store_tx_commit(struct store *s, MDB_txn **t)
 	int r;
 
 	*t = NULL;
-	if (vanished(txn)) {
+	if (vanished(env)) {
 		mdb_txn_abort(txn);
 		return -EIO;
 	}

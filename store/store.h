@@ -53,6 +53,8 @@ static inline void cleanup_storep(struct store **s)
 int store_broken_fd(const struct store *s);
 /* The same, asked. */
 bool store_broken(const struct store *s);
+/* Its files were removed: nothing can be written any more. */
+bool store_vanished(const struct store *s);
 
 /* Once, by a main program: a read that trips over a damaged page of the store (SIGSEGV, SIGBUS) is -EBADMSG for
  * whoever asked; anything else that trips ends the process, with a sentence that names fsck. */

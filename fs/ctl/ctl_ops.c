@@ -75,6 +75,16 @@ struct call {
 	struct diag diag;
 };
 
+/* Whose store was removed serves nobody any more, and makes room for the next one when nothing runs. */
+static int check_store(struct call *c)
+{
+	int r = env_check_store(c->env, &c->diag);
+
+	if (r < 0 && env_check_idle(c->env, c->owner, NULL) == 0)
+		c->a->end = CTL_END_NOW;
+	return r;
+}
+
 static int op_open(struct call *c)
 {
 	struct diag note = {0};
@@ -84,7 +94,10 @@ static int op_open(struct call *c)
 					.through = c->rq.through,
 					.same_dirs = c->rq.same_dirs,
 					.tell_dirs = c->rq.tell_dirs};
-	int r = env_agree(c->env, &asked, &c->diag, &note);
+	int r = check_store(c);
+
+	if (r == 0)
+		r = env_agree(c->env, &asked, &c->diag, &note);
 
 	if (r < 0)
 		return r;
@@ -102,7 +115,10 @@ static int op_attach(struct call *c)
 				      .writable = c->rq.writable,
 				      .policy = &c->rq.policy};
 	struct ctl_attach at;
-	int r = env_attach(c->env, c->owner, &want, &c->diag, &at);
+	int r = check_store(c);
+
+	if (r == 0)
+		r = env_attach(c->env, c->owner, &want, &c->diag, &at);
 
 	if (r < 0)
 		return r;

@@ -285,6 +285,17 @@ static int check_through(const struct env *e, bool through, struct diag *diag)
 				 e->rec.name);
 }
 
+int env_check_store(const struct env *e, struct diag *diag)
+{
+	if (!store_vanished(e->store))
+		return 0;
+	return diag_set(
+		diag, -ESTALE,
+		"the store %s was removed while environment \"%s\" was served: what it held is gone; "
+		"the same again begins anew",
+		e->data_dir, e->rec.name);
+}
+
 bool env_made(struct env *e)
 {
 	return atomic_exchange(&e->made, false);

@@ -80,6 +80,8 @@ void env_keep_mend(struct env *e, const struct mend_note *n);
 
 /* It was made when it was opened; true once. */
 bool env_made(struct env *e) MUST_USE;
+/* -ESTALE: the store was removed; nothing that is done here will be found again. */
+int env_check_store(const struct env *e, struct diag *diag) MUST_USE;
 struct env_asked {
 	char *const *overlays; /* host, mount, ...; NULL: whoever only looks */
 	const char *base;      /* the same */
