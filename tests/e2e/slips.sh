@@ -74,7 +74,6 @@ term=$(TERM=screen script -qec "$RATTAN run -e x -- printenv TERM" /dev/null </d
 same "$term" screen "TERM on a terminal"
 same "$(TERM=screen rt run -e x -- printenv TERM)" dumb "TERM elsewhere"
 says 'waits for a client' 0 script -qec "$RATTAN" /dev/null </dev/null
-exit 0
 # Numbers and options that are none.
 says '^rattan: run: --timeout 0 is not a number of seconds above 0$' 2 rt run --timeout 0 -- true
 says '^rattan: --limit memory=1: no program starts with less than 4M; a number alone is of bytes' 2 rt run --limit memory=1 -- true
