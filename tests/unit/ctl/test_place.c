@@ -255,8 +255,11 @@ ssize_t __real_write(int fd, const void *p, size_t n);
 ssize_t __wrap_write(int fd, const void *p, size_t n);
 ssize_t __wrap_write(int fd, const void *p, size_t n)
 {
-	cleanup_fdp(&end_reader);
-	end_reader = -1;
+	/* Set by a process of one thread; others only look. */
+	if (end_reader >= 0) {
+		(void)close(end_reader);
+		end_reader = -1;
+	}
 	return __real_write(fd, p, n);
 }
 
