@@ -80,11 +80,13 @@ cd sub
 says '^environment +both-' 0 rt status
 cd ../..
 
-# A directory that is removed and made anew, as by a fresh clone, is shown as it is now.
+# A directory that is removed and made anew, as by a fresh clone, is shown as it is now to who says that its environment is meant.
 mkdir fresh && echo first > fresh/a && cd fresh
 must rt run --overlay-cwd -- sh -c 'echo mine > mine'
 cd .. && rm -rf fresh && mkdir fresh && echo second > fresh/b && cd fresh
-same "$(rt run --overlay-cwd -- sh -c 'cat b mine; ls')" "second
+code 4 rt run --overlay-cwd -- ls
+name=$(ls "$XDG_DATA_HOME/rattan" | sed -n 's/^env-\(fresh-.*\)\.dirs$/\1/p')
+same "$(rt run --overlay-cwd -e "$name" -- sh -c 'cat b mine; ls')" "second
 mine
 b
 mine" "a directory that was made anew"
