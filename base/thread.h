@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdint.h>
 #include <time.h>
 
 #include "base/err.h"
@@ -22,6 +23,18 @@ static inline int thread_cond_init(pthread_cond_t *c)
 		r = pthread_cond_init(c, &a);
 	(void)pthread_condattr_destroy(&a);
 	return -r;
+}
+
+/* On a condition of thread_cond_init(): until it is signalled, but not longer than @ns. */
+static inline void thread_cond_wait_ns(pthread_cond_t *c, pthread_mutex_t *lock, int64_t ns)
+{
+	struct timespec until;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &until);
+	ns += until.tv_nsec;
+	until.tv_sec += ns / 1000000000;
+	until.tv_nsec = ns % 1000000000;
+	(void)pthread_cond_timedwait(c, lock, &until);
 }
 
 /* pthread_create(3), all signals blocked in it: they are for the program's own threads. */

@@ -19,25 +19,15 @@ struct early {
 	bool busy, stop;
 };
 
-/* e->lock. */
-static void pause_a_bit(struct early *e)
-{
-	struct timespec until;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += PAUSE_NS;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
-	(void)pthread_cond_timedwait(&e->cond, &e->lock, &until);
-}
-
 static void *early_main(void *arg)
 {
 	struct early *e = arg;
 	bool can = true;
+	cpu_set_t set;
 
+	/* Who commits may be bound to one CPU, as the process is not. */
+	if (sched_getaffinity(getpid(), sizeof(set), &set) == 0)
+		(void)sched_setaffinity(0, sizeof(set), &set);
 	(void)pthread_mutex_lock(&e->lock);
 	while (!e->stop && can) {
 		if (!e->busy) {
@@ -48,26 +38,10 @@ static void *early_main(void *arg)
 		can = sync_file_range(e->fd, 0, 0, SYNC_FILE_RANGE_WRITE) == 0;
 		(void)pthread_mutex_lock(&e->lock);
 		if (!e->stop)
-			pause_a_bit(e);
+			thread_cond_wait_ns(&e->cond, &e->lock, PAUSE_NS);
 	}
 	(void)pthread_mutex_unlock(&e->lock);
 	return NULL;
-}
-
-/* Who commits may be bound to one CPU, as the process is not. */
-static int start(struct early *e)
-{
-	pthread_attr_t attr;
-	cpu_set_t set;
-	int r = pthread_attr_init(&attr);
-
-	if (r)
-		return -r;
-	if (sched_getaffinity(getpid(), sizeof(set), &set) == 0)
-		(void)pthread_attr_setaffinity_np(&attr, sizeof(set), &set);
-	r = pthread_create(&e->thread, &attr, early_main, e);
-	(void)pthread_attr_destroy(&attr);
-	return -r;
 }
 
 struct early *early_new(int fd)
@@ -79,7 +53,7 @@ struct early *early_new(int fd)
 	e->fd = fd;
 	(void)pthread_mutex_init(&e->lock, NULL);
 	(void)thread_cond_init(&e->cond);
-	if (start(e) < 0) {
+	if (thread_start(&e->thread, early_main, e) < 0) {
 		free(e);
 		return NULL;
 	}

@@ -12,16 +12,7 @@
 /* With nt->lock: until something is asked of the thread, but not longer than @ms. */
 static void wait_for(struct notifier *nt, long ms)
 {
-	struct timespec until;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += ms / 1000;
-	until.tv_nsec += ms % 1000 * 1000000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_sec++;
-		until.tv_nsec -= 1000000000;
-	}
-	(void)pthread_cond_timedwait(&nt->cond, &nt->lock, &until);
+	thread_cond_wait_ns(&nt->cond, &nt->lock, (int64_t)ms * 1000000);
 }
 
 /* With nt->lock, which is dropped meanwhile. */

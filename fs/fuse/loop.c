@@ -372,15 +372,7 @@ void loop_stop(struct loop *l)
 
 static void tick_locked(struct loop *l)
 {
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_nsec += PACE_NS;
-	if (t.tv_nsec >= 1000000000) {
-		t.tv_nsec -= 1000000000;
-		t.tv_sec++;
-	}
-	(void)pthread_cond_timedwait(&l->pacer, &l->lock, &t);
+	thread_cond_wait_ns(&l->pacer, &l->lock, PACE_NS);
 }
 
 static void sleep_locked(struct loop *l, uint64_t seen)
