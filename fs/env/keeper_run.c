@@ -207,13 +207,9 @@ static bool reap(pid_t daemon, int flags, int *status)
 }
 
 /* Nobody serves them any more: who waits for an answer, a last thread of the daemon included, gets an
- * error now. Who runs commands there is told first, and so knows what a command that ends by that error has met. */
-static void end_mounts(struct keeper_link *k)
+ * error now. */
+static void end_mounts(const struct keeper_link *k)
 {
-	const struct keeper_item *tie = keeper_find(k, KEEP_TIE);
-
-	if (tie && tie->fd >= 0)
-		(void)shutdown(tie->fd, SHUT_RDWR);
 	for (size_t i = 0; i < KEEPER_MOUNTS; i++)
 		if (k->mounts[i].fd >= 0)
 			fuse_abort(k->mounts[i].dir);
